@@ -220,8 +220,7 @@ class PartitionLog:
         epochs never falling. Raises `CorruptBatch`, `UnexpectedBatch`, `LogFailed` and `OSError`.
         """
         state = self._state
-        if not state.takes_changes:
-            raise state.stopped()
+        state.check_changes()
         checked = check_for_follower(
             batches, next_offset=state.end_offset, leader_epoch=self.leader_epoch
         )
@@ -266,6 +265,8 @@ class PartitionLog:
                 active, state.config, size_bytes, last_offset, timestamp, now_ms
             ):
                 active = roll(state, durability)
+            if state.config.durability == "os":
+                durability.reserve()
             active.write(batch)
         except OSError as error:
             self._fail_unless_full(error)
@@ -378,10 +379,8 @@ class PartitionLog:
         nothing. Raises `OffsetOutOfRange` above the high watermark, and `LogFailed`. Source:
         Kafka's `maybeIncrementLogStartOffset`.
         """
-        state = self._state
-        if not state.takes_changes:
-            raise state.stopped()
-        advance_start(state, self._durability, offset, high_watermark=high_watermark)
+        self._state.check_changes()
+        advance_start(self._state, self._durability, offset, high_watermark=high_watermark)
 
     @property
     def producers(self) -> Producers:
@@ -398,8 +397,7 @@ class PartitionLog:
         The ticket goes through `sync`, `finish_flush`, `settle`, `finish_settle`; if a step fails,
         through `fail` and `finish_settle`. There is one at a time. Raises `LogFailed`.
         """
-        if not self._state.takes_changes:
-            raise self._state.stopped()
+        self._state.check_changes()
         return self._durability.begin(
             checkpoint=checkpoint, preallocate=preallocate, closing=closing
         )

@@ -58,6 +58,11 @@ class LogState:
         """Whether the log has neither failed nor been closed."""
         return self.failure is None and not self.is_closed
 
+    def check_changes(self) -> None:
+        """Raises `stopped` unless the log takes changes."""
+        if not self.takes_changes:
+            raise self.stopped()
+
     def fail(self, error: BaseException) -> None:
         """Stops the log; the first error is the one that is reported."""
         if self.failure is None:

@@ -193,14 +193,28 @@ def test_a_read_never_reaches_into_preallocated_space(disk: OsDisk) -> None:
     log = create(disk)
     for _ in range(20):
         append(log, [b"x" * 10_000])
-    assert is_due(log)
     log.flush()
     path = disk.root / DIRECTORY / f"{0:020d}.log"
-    assert path.stat().st_size >= 1024 * 1024 > log.size_bytes
-    assert not is_due(log)
-    assert len(read_all(log, max_bytes=10**9)) == 20
+    reserved = log.size_bytes + 1024 * 1024
+    assert path.stat().st_size == reserved
     append(log, [b"y"])
-    assert read_all(log, max_bytes=10**9)[-1] == (20, 1000, b"y")
+    log.flush()
+    assert path.stat().st_size == reserved, "there is enough"
+    assert len(read_all(log, max_bytes=10**9)) == 21
+    append(log, [b"z"])
+    assert read_all(log, max_bytes=10**9)[-1] == (21, 1000, b"z")
+    log.close()
+    assert path.stat().st_size == log.size_bytes
+
+
+def test_the_page_cache_needs_no_flush_to_reserve_space(disk: OsDisk) -> None:
+    log = create(disk, durability="os")
+    for _ in range(8):
+        append(log, [b"x" * 10_000])
+    path = disk.root / DIRECTORY / f"{0:020d}.log"
+    assert path.stat().st_size > 1024 * 1024
+    assert log.durable_offset == 0 and not is_due(log)
+    assert len(read_all(log, max_bytes=10**9)) == 8
     log.close()
     assert path.stat().st_size == log.size_bytes
 
