@@ -1,7 +1,7 @@
 """`python -m benchmarks --peers [--quick] [--workload NAME] [--peer NAME] [--out DIRECTORY]`.
 
 Measures millrace beside Apache Kafka, Redis Streams and NATS JetStream. A peer that cannot be had
-is skipped with a line.
+is skipped with a line. What has run is written after each workload.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from benchmarks.peers.contestant import Contestant, Unavailable
 from benchmarks.peers.kafka import ApacheKafka
 from benchmarks.peers.nats import Nats
 from benchmarks.peers.ours import Millrace
-from benchmarks.peers.page import markdown, write
+from benchmarks.peers.page import JSON_NAME, markdown, write
 from benchmarks.peers.redis import Redis
-from benchmarks.peers.rows import Run, Skipped
+from benchmarks.peers.rows import Different, Run, Skipped
 from benchmarks.peers.scale import SCALES, Matrix, Scale
 from benchmarks.peers.workloads import WORKLOADS
 from benchmarks.processes import raise_open_files_limit
@@ -56,6 +56,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--compressions", nargs="+", choices=("none", "lz4", "zstd"))
     made.add_argument("--acks", nargs="+", choices=("1", "all"))
     made.add_argument("--out", type=Path, help="where to write the page, its plots and its figures")
+    made.add_argument(
+        "--add", action="store_true", help="keep the workloads in OUT that do not run this time"
+    )
     made.add_argument("--data", type=Path, help="a directory on the disk to measure on")
     made.add_argument("--render", type=Path, help="figures to write the page of, without a run")
     made.set_defaults(scale="full")
@@ -80,17 +83,33 @@ def main(arguments: Sequence[str]) -> int:
             return 2
         write(run, options.out or options.render.parent)
         return 0
+    try:
+        kept = _kept(options)
+    except (OSError, ValueError, TypeError) as error:
+        print(f"--add: {error}", file=sys.stderr)
+        return 2
     scale = _scale(options)
     dimensions = {field.name: getattr(options, field.name) for field in dataclasses.fields(Matrix)}
     matrix = Matrix(**{name: value for name, value in dimensions.items() if value})
     raise_open_files_limit()
     # The size of a round is of this package's scale; the session's is not used.
     with open_session(TINY, options.data) as session:
-        run = _measure(session, scale, matrix, options)
-    if options.out is not None:
-        write(run, options.out)
+        try:
+            run = _measure(session, scale, matrix, options, kept)
+        except Different as error:
+            print(f"--add: {error}", file=sys.stderr)
+            return 2
     print(markdown(run))
     return int(run.failed)
+
+
+def _kept(options: argparse.Namespace) -> Run | None:
+    """The figures that stay. Raises `ValueError` if they cannot be read."""
+    if not options.add:
+        return None
+    if options.out is None:
+        raise ValueError("it needs --out, the directory with the figures to keep")
+    return Run.of_json((options.out / JSON_NAME).read_text())
 
 
 def _scale(options: argparse.Namespace) -> Scale:
@@ -106,7 +125,13 @@ def _scale(options: argparse.Namespace) -> Scale:
     )
 
 
-def _measure(session: Session, scale: Scale, matrix: Matrix, options: argparse.Namespace) -> Run:
+def _measure(
+    session: Session,
+    scale: Scale,
+    matrix: Matrix,
+    options: argparse.Namespace,
+    kept: Run | None,
+) -> Run:
     workloads = options.workload or list(WORKLOADS)
     run = Run(
         {**machine_facts(session.directory), **_versions()},
@@ -127,14 +152,19 @@ def _measure(session: Session, scale: Scale, matrix: Matrix, options: argparse.N
                 continue
             stack.callback(contestant.stop)
             contestants.append(contestant)
+        if kept is not None:
+            run.check_like(kept)
         arena = Arena(session, scale, matrix, contestants, all_cases=options.all_cases)
         for name in workloads:
             try:
                 run.rows += WORKLOADS[name][1](arena)
             except Exception as error:
                 arena.skip(name, f"{type(error).__name__}: {error}", failed=True)
-        run.skipped += arena.skipped
-    return run
+            run.skipped += arena.skipped
+            arena.skipped.clear()
+            if options.out is not None:
+                write(run if kept is None else run.beside(kept, workloads), options.out)
+    return run if kept is None else run.beside(kept, workloads)
 
 
 def _described(contestant: Contestant) -> str:

@@ -78,9 +78,10 @@ class Member:
         # Each line is flushed and awaited before the next, so nothing is left in a buffer.
         found, _, _ = select.select([self._process.stdout], [], [], REPORT_TIMEOUT_S)
         text = self._process.stdout.readline() if found else ""
-        if not text:
+        if not text.endswith("\n"):
             what = f"{self._client.module} {self._client.verb} {self._client.task.topic}"
-            raise ProcessFailed(f"{what}: {last_words(self._session.log)}")
+            ending = f"exit code {self._process.poll()}, a line of {len(text)} characters"
+            raise ProcessFailed(f"{what}: {ending}: {last_words(self._session.log)}")
         return text.rstrip("\n")
 
     def until_ready(self) -> None:

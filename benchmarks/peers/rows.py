@@ -15,6 +15,11 @@ from typing import Any
 from benchmarks.samples import Spread
 
 SCHEMA = 1
+_CHANGING = {"load before the run"}
+
+
+class Different(Exception):
+    """Two runs that do not belong on one page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,27 @@ class Run:
             if (row.workload, row.case, row.way) == (workload, case, way):
                 return row
         return None
+
+    def check_like(self, other: Run) -> None:
+        """Raises `Different` if the machine or a version of another run is not the same."""
+        for name, fact in {**self.machine, **self.peers}.items():
+            found = {**other.machine, **other.peers}.get(name, fact)
+            if found != fact and name not in _CHANGING:
+                raise Different(f"{name}: {fact} now, and {found} in the figures to keep")
+
+    def beside(self, kept: Run, workloads: Sequence[str]) -> Run:
+        """This run of some workloads, and all others as `kept` has them."""
+        rows = [row for row in kept.rows if row.workload not in workloads]
+        skipped = [one for one in kept.skipped if one.what.split(", ")[0] not in workloads]
+        order = list(dict.fromkeys(row.workload for row in rows))
+        options = {**self.options, "workloads": ", ".join([*order, *workloads])}
+        return Run(
+            self.machine,
+            options,
+            {**kept.peers, **self.peers},
+            [*rows, *self.rows],
+            [*skipped, *(one for one in self.skipped if one not in skipped)],
+        )
 
     def to_json(self) -> str:
         """For a file; `of_json` is the inverse."""

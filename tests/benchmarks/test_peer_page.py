@@ -11,7 +11,7 @@ from benchmarks.peers.command import main
 from benchmarks.peers.goals import CPU, GOALS, PRODUCE, RATE, SMALL, Goal, Result, results
 from benchmarks.peers.page import JSON_NAME, PAGE_NAME, markdown, write
 from benchmarks.peers.plots import Bar, Chart, svg
-from benchmarks.peers.rows import Row, Run, Skipped, ratio
+from benchmarks.peers.rows import Different, Row, Run, Skipped, ratio
 from benchmarks.peers.workloads import HEADINGS, latency
 from benchmarks.samples import Spread
 
@@ -133,6 +133,36 @@ def _widths(chart: Chart) -> list[float]:
     root = ElementTree.fromstring(svg(chart))
     # The first rectangle is the background.
     return [float(one.attrib["width"]) for one in root.iter() if one.tag.endswith("rect")][1:]
+
+
+def test_a_run_of_some_workloads_leaves_the_others_as_they_were() -> None:
+    kept = _run(_row(OURS, 1.0), _row(OURS, 2.0, workload="consume"))
+    kept.skipped += [Skipped("consume, x: NATS", "slow"), Skipped("produce, x: Redis", "gone")]
+    now = _run(_row(OURS, 3.0, workload="consume"))
+    both = now.beside(kept, ["consume"])
+    assert [(row.workload, row.figures[RATE]) for row in both.rows] == [
+        ("produce", [1.0]),
+        ("consume", [3.0]),
+    ]
+    assert both.skipped == [Skipped("produce, x: Redis", "gone")]
+    assert both.options["workloads"] == "produce, consume"
+
+
+def test_figures_of_another_version_do_not_belong_on_the_page() -> None:
+    now, kept = _run(), _run()
+    now.machine, kept.machine = {"load before the run": "1"}, {"load before the run": "2"}
+    now.check_like(kept)
+    kept.peers["millrace"] = "0.0"
+    with pytest.raises(Different, match=r"^millrace: 0\.1 now, and 0\.0 in the figures"):
+        now.check_like(kept)
+
+
+@pytest.mark.parametrize("arguments", [["--add"], ["--add", "--out", "no-such-directory"]])
+def test_without_figures_nothing_is_added(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith("--add: ")
 
 
 def test_bars_are_as_long_as_their_values() -> None:
