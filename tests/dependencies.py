@@ -166,9 +166,12 @@ def is_lowest(installed: str, bound: Version) -> bool:
 
 
 def differences(installed: Mapping[str, str]) -> list[str]:
-    """A sentence for each library that is not installed in its lowest version."""
+    """A sentence for each library of others that is not installed in its lowest version."""
     found = []
-    for each in sorted({each for some in requirements().values() for each in some}, key=str):
+    declared = {each for some in requirements().values() for each in some}
+    for each in sorted(declared, key=str):
+        if canonicalize_name(each.name) == canonicalize_name(_COMPILED):
+            continue
         bound = lower_bound(each)
         if bound is None:
             found.append(f"{each} has no lower bound")
