@@ -21,14 +21,13 @@ StickyAssignorUserData.json; KIP-54, KIP-429, KIP-792, KIP-881.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from millrace_protocol.body_errors import short_value, trailing_bytes
 from millrace_protocol.codec import Buffer, decode, decode_leading, encode
 from millrace_protocol.errors import WireError
 from millrace_protocol.primitives import INT16, INT32, NULLABLE_BYTES, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 PROTOCOL_TYPE = "consumer"
 """The type of a group whose members speak this."""
@@ -40,7 +39,7 @@ NO_GENERATION = -1
 _VERSION_SIZE = 2
 
 
-@dataclass(slots=True)
+@message
 class Body(Message):
     """Base of the messages of this module, with limits for the partitions of one group."""
 
@@ -50,7 +49,7 @@ class Body(Message):
 B = TypeVar("B", bound=Body)
 
 
-@dataclass(slots=True)
+@message
 class TopicPartitions(Body):
     """Partitions of one topic."""
 
@@ -58,7 +57,7 @@ class TopicPartitions(Body):
     partitions: tuple[int, ...] = wire(array_of(INT32), "partition numbers")
 
 
-@dataclass(slots=True)
+@message
 class ConsumerSubscription(Body):
     """The topics that a member subscribes to, and the partitions that it owns as it joins."""
 
@@ -75,7 +74,7 @@ class ConsumerSubscription(Body):
     )
 
 
-@dataclass(slots=True)
+@message
 class ConsumerAssignment(Body):
     """The assignment of one member."""
 
@@ -83,7 +82,7 @@ class ConsumerAssignment(Body):
     user_data: bytes | None = wire(NULLABLE_BYTES, "from the leader's assignor to the member's")
 
 
-@dataclass(slots=True)
+@message
 class StickyUserData(Body):
     """User data of the assignor "sticky": the member's last assignment, even if revoked since.
 
@@ -96,7 +95,7 @@ class StickyUserData(Body):
     )
 
 
-@dataclass(slots=True)
+@message
 class GenerationUserData(Body):
     """User data of the assignor "cooperative-sticky": the age of `owned` before version 2."""
 

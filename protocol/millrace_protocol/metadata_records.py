@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import struct
 import uuid
-from dataclasses import dataclass
 
 from millrace_protocol.codec import Buffer, decode_leading, encode
 from millrace_protocol.errors import WireError
@@ -41,7 +40,7 @@ from millrace_protocol.primitives import (
     UINT16,
     UUID,
 )
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 UNASSIGNED_DIRECTORY = uuid.UUID(int=0)
 """The directory of a replica whose broker has not created it."""
@@ -51,12 +50,12 @@ PREFIX = struct.Struct(">hh")
 """Type and version, before the fields."""
 
 
-@dataclass(slots=True)
+@message
 class MetadataRecord(Message):
     """Base of every record of the metadata log."""
 
 
-@dataclass(slots=True)
+@message
 class ClusterRecord(MetadataRecord):
     """The cluster's identity, and the version of the rules that its brokers follow."""
 
@@ -64,7 +63,7 @@ class ClusterRecord(MetadataRecord):
     feature_level: int = wire(INT16, "the rules in force; a broker that knows fewer must not start")
 
 
-@dataclass(slots=True)
+@message
 class RegisteredListener(Message):
     """Where clients find a broker that has registered (KIP-103)."""
 
@@ -74,7 +73,7 @@ class RegisteredListener(Message):
     has_tls: bool = wire(BOOLEAN, "whether it speaks TLS")
 
 
-@dataclass(slots=True)
+@message
 class RegisterBrokerRecord(MetadataRecord):
     """A broker has started; it is fenced until a `BrokerRegistrationChangeRecord` unfences it."""
 
@@ -98,7 +97,7 @@ class RegisterBrokerRecord(MetadataRecord):
     )
 
 
-@dataclass(slots=True)
+@message
 class BrokerRegistrationChangeRecord(MetadataRecord):
     """A registered broker is fenced or unfenced, or begins a controlled shutdown."""
 
@@ -110,7 +109,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord):
     )
 
 
-@dataclass(slots=True)
+@message
 class TopicRecord(MetadataRecord):
     """A topic is created; its partitions and settings follow in the same batch."""
 
@@ -118,7 +117,7 @@ class TopicRecord(MetadataRecord):
     topic_id: uuid.UUID = wire(UUID, "identity of the topic; never used again")
 
 
-@dataclass(slots=True)
+@message
 class PartitionRecord(MetadataRecord):
     """A partition of a topic is created, or, in a snapshot, all there is to know of it."""
 
@@ -164,7 +163,7 @@ class PartitionRecord(MetadataRecord):
     )
 
 
-@dataclass(slots=True)
+@message
 class PartitionChangeRecord(MetadataRecord):
     """A partition changes; the partition epoch counts it."""
 
@@ -206,7 +205,7 @@ class PartitionChangeRecord(MetadataRecord):
     )
 
 
-@dataclass(slots=True)
+@message
 class ConfigRecord(MetadataRecord):
     """One setting of a topic changes."""
 
@@ -215,14 +214,14 @@ class ConfigRecord(MetadataRecord):
     value: str | None = wire(NULLABLE_STRING, "its value as text; null for the broker's default")
 
 
-@dataclass(slots=True)
+@message
 class RemoveTopicRecord(MetadataRecord):
     """A topic is deleted with its partitions and settings."""
 
     topic_id: uuid.UUID = wire(UUID, "identity of the topic")
 
 
-@dataclass(slots=True)
+@message
 class ProducerIdsRecord(MetadataRecord):
     """A block of producer ids is given to a broker: those below `next_producer_id`."""
 
@@ -231,28 +230,28 @@ class ProducerIdsRecord(MetadataRecord):
     next_producer_id: int = wire(INT64, "first id behind the block")
 
 
-@dataclass(slots=True)
+@message
 class SnapshotHeaderRecord(MetadataRecord):
     """The first record of a snapshot (KIP-630)."""
 
     end_offset: int = wire(INT64, "the snapshot holds what the log says before this offset")
 
 
-@dataclass(slots=True)
+@message
 class RemovedTopicsRecord(MetadataRecord):
     """Only in a snapshot: topics that were deleted, whose directories may still be found."""
 
     topic_ids: tuple[uuid.UUID, ...] = wire(array_of(UUID), "the latest ones, the oldest first")
 
 
-@dataclass(slots=True)
+@message
 class SnapshotFooterRecord(MetadataRecord):
     """The last record of a snapshot: without it the snapshot is torn."""
 
     record_count: int = wire(INT64, "records before this one, the header included")
 
 
-@dataclass(slots=True)
+@message
 class UnregisterBrokerRecord(MetadataRecord):
     """A broker is no longer part of the cluster; it may register anew."""
 
@@ -260,7 +259,7 @@ class UnregisterBrokerRecord(MetadataRecord):
     broker_epoch: int = wire(INT64, "offset of the registration that ends")
 
 
-@dataclass(slots=True)
+@message
 class QuorumVoter(Message):
     """A voter: a broker with its data directory, and where the other voters reach it."""
 
@@ -270,14 +269,14 @@ class QuorumVoter(Message):
     port: int = wire(UINT16, "port that other brokers connect to")
 
 
-@dataclass(slots=True)
+@message
 class VotersRecord(MetadataRecord):
     """The voters of the metadata log, from this record on, committed or not (KIP-853)."""
 
     voters: tuple[QuorumVoter, ...] = wire(array_of(QuorumVoter), "all of them, by rising id")
 
 
-@dataclass(slots=True)
+@message
 class _AccessControlEntryFields(MetadataRecord):
     """The fields of an entry of access control."""
 
@@ -290,12 +289,12 @@ class _AccessControlEntryFields(MetadataRecord):
     permission: int = wire(INT8, "allowed or denied (W-9.5)")
 
 
-@dataclass(slots=True)
+@message
 class AccessControlEntryRecord(_AccessControlEntryFields):
     """An entry of access control is added."""
 
 
-@dataclass(slots=True)
+@message
 class RemoveAccessControlEntryRecord(_AccessControlEntryFields):
     """The entry with exactly these fields is removed."""
 
@@ -303,7 +302,7 @@ class RemoveAccessControlEntryRecord(_AccessControlEntryFields):
     host: str = wire(STRING, "the address of the client that it was about")
 
 
-@dataclass(slots=True)
+@message
 class LeaderChangeRecord(MetadataRecord):
     """The first record of a leader of the metadata log in its epoch; changes no metadata."""
 
@@ -311,7 +310,7 @@ class LeaderChangeRecord(MetadataRecord):
     voter_ids: tuple[int, ...] = wire(array_of(INT32), "broker ids of the voters in force")
 
 
-@dataclass(slots=True)
+@message
 class ScramCredentialRecord(MetadataRecord):
     """A user has a password (KIP-554). The record lets a broker check it, and does not tell it."""
 
@@ -323,7 +322,7 @@ class ScramCredentialRecord(MetadataRecord):
     iterations: int = wire(INT32, "how often the password is hashed")
 
 
-@dataclass(slots=True)
+@message
 class RemoveScramCredentialRecord(MetadataRecord):
     """A user has no password any more for a mechanism."""
 
@@ -331,14 +330,14 @@ class RemoveScramCredentialRecord(MetadataRecord):
     mechanism: int = wire(INT8, "1: SCRAM-SHA-256, 2: SCRAM-SHA-512")
 
 
-@dataclass(slots=True)
+@message
 class ScramSecretRecord(MetadataRecord):
     """What brokers derive the salts from that they name for users that there are not."""
 
     secret: bytes = wire(BYTES, "random bytes, made with the first user")
 
 
-@dataclass(slots=True)
+@message
 class QuotaEntityName(Message):
     """One part of an entity with quotas."""
 
@@ -346,7 +345,7 @@ class QuotaEntityName(Message):
     entity_name: str | None = wire(NULLABLE_STRING, "its name; null: each that has no quota")
 
 
-@dataclass(slots=True)
+@message
 class ClientQuotaRecord(MetadataRecord):
     """A quota of clients is set or removed (KIP-546)."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import uuid
-from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -73,13 +72,14 @@ from millrace_protocol.schema import (
     array_of,
     decode_declared,
     encode_declared,
+    message,
     wire,
     wire_fields,
 )
 from millrace_protocol.writer_source import writer_source
 
 
-@dataclass(slots=True)
+@message
 class Inner(Message):
     """An element of `EveryType`."""
 
@@ -90,7 +90,7 @@ class Inner(Message):
     flags: tuple[bool, ...] = wire(array_of(BOOLEAN), "booleans", default=())
 
 
-@dataclass(slots=True)
+@message
 class EveryType(Message):
     """All the types there are, and fields of version 1 among those of version 0."""
 

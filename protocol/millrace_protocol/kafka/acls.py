@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT8, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class DescribeAclsRequest(KafkaRequest):
     """Asks for the entries that a filter chooses."""
 
@@ -25,7 +24,7 @@ class DescribeAclsRequest(KafkaRequest):
     permission_type: int = wire(INT8, "denied or allowed")
 
 
-@dataclass(slots=True)
+@message
 class AclDescription(Message):
     """An entry of a resource pattern."""
 
@@ -35,7 +34,7 @@ class AclDescription(Message):
     permission_type: int = wire(INT8, "denied or allowed")
 
 
-@dataclass(slots=True)
+@message
 class DescribeAclsResource(Message):
     """A resource pattern with its entries."""
 
@@ -45,7 +44,7 @@ class DescribeAclsResource(Message):
     acls: tuple[AclDescription, ...] = wire(array_of(AclDescription), "the entries")
 
 
-@dataclass(slots=True)
+@message
 class DescribeAclsResponse(Message):
     """The entries."""
 
@@ -59,7 +58,7 @@ class DescribeAclsResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class AclCreation(Message):
     """An entry to add."""
 
@@ -72,7 +71,7 @@ class AclCreation(Message):
     permission_type: int = wire(INT8, "denied or allowed")
 
 
-@dataclass(slots=True)
+@message
 class CreateAclsRequest(KafkaRequest):
     """Adds entries."""
 
@@ -81,7 +80,7 @@ class CreateAclsRequest(KafkaRequest):
     creations: tuple[AclCreation, ...] = wire(array_of(AclCreation), "the entries")
 
 
-@dataclass(slots=True)
+@message
 class AclCreationResult(Message):
     """The result of one entry."""
 
@@ -89,7 +88,7 @@ class AclCreationResult(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason", default=None)
 
 
-@dataclass(slots=True)
+@message
 class CreateAclsResponse(Message):
     """One result per entry."""
 
@@ -101,7 +100,7 @@ class CreateAclsResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DeleteAclsFilter(Message):
     """Chooses entries to remove."""
 
@@ -114,7 +113,7 @@ class DeleteAclsFilter(Message):
     permission_type: int = wire(INT8, "denied or allowed")
 
 
-@dataclass(slots=True)
+@message
 class DeleteAclsRequest(KafkaRequest):
     """Removes the entries that filters choose."""
 
@@ -123,7 +122,7 @@ class DeleteAclsRequest(KafkaRequest):
     filters: tuple[DeleteAclsFilter, ...] = wire(array_of(DeleteAclsFilter), "the filters")
 
 
-@dataclass(slots=True)
+@message
 class DeleteAclsMatchingAcl(Message):
     """An entry that is removed."""
 
@@ -138,7 +137,7 @@ class DeleteAclsMatchingAcl(Message):
     permission_type: int = wire(INT8, "denied or allowed", default=0)
 
 
-@dataclass(slots=True)
+@message
 class DeleteAclsFilterResult(Message):
     """What one filter has removed."""
 
@@ -149,7 +148,7 @@ class DeleteAclsFilterResult(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DeleteAclsResponse(Message):
     """One result per filter."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class TopicRequest(Message):
     """Partitions of a topic."""
 
@@ -18,7 +17,7 @@ class TopicRequest(Message):
     partition_indexes: tuple[int, ...] = wire(array_of(INT32), "numbers of the partitions")
 
 
-@dataclass(slots=True)
+@message
 class DescribeProducersRequest(KafkaRequest):
     """Asks for producers."""
 
@@ -27,7 +26,7 @@ class DescribeProducersRequest(KafkaRequest):
     topics: tuple[TopicRequest, ...] = wire(array_of(TopicRequest), "the topics")
 
 
-@dataclass(slots=True)
+@message
 class ProducerState(Message):
     """A producer and the last batch of it."""
 
@@ -41,7 +40,7 @@ class ProducerState(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class PartitionResponse(Message):
     """A partition and its producers."""
 
@@ -53,7 +52,7 @@ class PartitionResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class TopicResponse(Message):
     """A topic."""
 
@@ -61,7 +60,7 @@ class TopicResponse(Message):
     partitions: tuple[PartitionResponse, ...] = wire(array_of(PartitionResponse), "its partitions")
 
 
-@dataclass(slots=True)
+@message
 class DescribeProducersResponse(Message):
     """Each partition for itself."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, INT64, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class ApiVersionsRequest(KafkaRequest):
     """Asks for the versions. The client tells its name since version 3 (KIP-511)."""
 
@@ -20,7 +19,7 @@ class ApiVersionsRequest(KafkaRequest):
     client_software_version: str = wire(STRING, "its version", since=3, default="")
 
 
-@dataclass(slots=True)
+@message
 class ApiVersion(Message):
     """One api."""
 
@@ -29,7 +28,7 @@ class ApiVersion(Message):
     max_version: int = wire(INT16, "the last version")
 
 
-@dataclass(slots=True)
+@message
 class SupportedFeature(Message):
     """A feature that the broker has."""
 
@@ -38,7 +37,7 @@ class SupportedFeature(Message):
     max_version: int = wire(INT16, "the last level")
 
 
-@dataclass(slots=True)
+@message
 class FinalizedFeature(Message):
     """A feature that is in force in the cluster."""
 
@@ -47,7 +46,7 @@ class FinalizedFeature(Message):
     min_version_level: int = wire(INT16, "the first level in force")
 
 
-@dataclass(slots=True)
+@message
 class ApiVersionsResponse(Message):
     """The apis, each with its versions."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
@@ -15,10 +14,10 @@ from millrace_protocol.primitives import (
     NULLABLE_STRING,
     STRING,
 )
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class ComponentData(Message):
     """A filter for one part of an entity."""
 
@@ -27,7 +26,7 @@ class ComponentData(Message):
     match: str | None = wire(NULLABLE_STRING, "the name; null where there is none to compare")
 
 
-@dataclass(slots=True)
+@message
 class DescribeClientQuotasRequest(KafkaRequest):
     """Asks for the entities that have a part for each filter."""
 
@@ -37,7 +36,7 @@ class DescribeClientQuotasRequest(KafkaRequest):
     strict: bool = wire(BOOLEAN, "whether entities with other parts are left out")
 
 
-@dataclass(slots=True)
+@message
 class EntityData(Message):
     """One part of an entity."""
 
@@ -45,7 +44,7 @@ class EntityData(Message):
     entity_name: str | None = wire(NULLABLE_STRING, "its name; null: the default of the type")
 
 
-@dataclass(slots=True)
+@message
 class ValueData(Message):
     """One quota."""
 
@@ -53,7 +52,7 @@ class ValueData(Message):
     value: float = wire(FLOAT64, "what it allows")
 
 
-@dataclass(slots=True)
+@message
 class QuotaEntry(Message):
     """An entity with its quotas."""
 
@@ -61,7 +60,7 @@ class QuotaEntry(Message):
     values: tuple[ValueData, ...] = wire(array_of(ValueData), "its quotas")
 
 
-@dataclass(slots=True)
+@message
 class DescribeClientQuotasResponse(Message):
     """The entities."""
 
@@ -75,7 +74,7 @@ class DescribeClientQuotasResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class OpData(Message):
     """A quota that is set or removed."""
 
@@ -84,7 +83,7 @@ class OpData(Message):
     remove: bool = wire(BOOLEAN, "whether it is removed")
 
 
-@dataclass(slots=True)
+@message
 class AlterClientQuotasEntry(Message):
     """Changes of one entity."""
 
@@ -92,7 +91,7 @@ class AlterClientQuotasEntry(Message):
     ops: tuple[OpData, ...] = wire(array_of(OpData), "its changes")
 
 
-@dataclass(slots=True)
+@message
 class AlterClientQuotasRequest(KafkaRequest):
     """Sets and removes quotas."""
 
@@ -104,7 +103,7 @@ class AlterClientQuotasRequest(KafkaRequest):
     validate_only: bool = wire(BOOLEAN, "whether nothing is changed")
 
 
-@dataclass(slots=True)
+@message
 class AlterClientQuotasResult(Message):
     """The result of one entity."""
 
@@ -113,7 +112,7 @@ class AlterClientQuotasResult(Message):
     entity: tuple[EntityData, ...] = wire(array_of(EntityData), "its parts")
 
 
-@dataclass(slots=True)
+@message
 class AlterClientQuotasResponse(Message):
     """One result per entity."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT8, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsResource(Message):
     """What has settings: a topic, a broker, a group."""
 
@@ -21,7 +20,7 @@ class DescribeConfigsResource(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsRequest(KafkaRequest):
     """Asks for settings."""
 
@@ -34,7 +33,7 @@ class DescribeConfigsRequest(KafkaRequest):
     include_documentation: bool = wire(BOOLEAN, "tell what they mean", since=3, default=False)
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsSynonym(Message):
     """A place where the value of a setting may come from."""
 
@@ -43,7 +42,7 @@ class DescribeConfigsSynonym(Message):
     source: int = wire(INT8, "the place")
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsResourceResult(Message):
     """A setting."""
 
@@ -59,7 +58,7 @@ class DescribeConfigsResourceResult(Message):
     documentation: str | None = wire(NULLABLE_STRING, "its meaning", since=3, default=None)
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsResult(Message):
     """The settings of a resource, or why they are not known."""
 
@@ -72,7 +71,7 @@ class DescribeConfigsResult(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsResponse(Message):
     """Each resource for itself."""
 
@@ -84,7 +83,7 @@ class DescribeConfigsResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class AlterableConfig(Message):
     """A setting that is to have a value."""
 
@@ -92,7 +91,7 @@ class AlterableConfig(Message):
     value: str | None = wire(NULLABLE_STRING, "its value; null: the default")
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsResource(Message):
     """All settings that a resource is to have of its own."""
 
@@ -103,7 +102,7 @@ class AlterConfigsResource(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsRequest(KafkaRequest):
     """Replaces settings."""
 
@@ -115,7 +114,7 @@ class AlterConfigsRequest(KafkaRequest):
     validate_only: bool = wire(BOOLEAN, "says only whether they could be", default=False)
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsResourceResponse(Message):
     """A resource that was changed, or not."""
 
@@ -125,7 +124,7 @@ class AlterConfigsResourceResponse(Message):
     resource_name: str = wire(STRING, "as in the request")
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsResponse(Message):
     """Each resource for itself."""
 

@@ -6,7 +6,6 @@ The broker has none. A tool that does not know of which kind a group is asks her
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID, UNKNOWN_OPERATIONS
@@ -20,10 +19,10 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, Struct, array_of, wire
+from millrace_protocol.schema import Message, Struct, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class ConsumerGroupDescribeRequest(KafkaRequest):
     """Asks for groups with their members."""
 
@@ -35,7 +34,7 @@ class ConsumerGroupDescribeRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class TopicPartitions(Message):
     """Partitions of a topic."""
 
@@ -44,7 +43,7 @@ class TopicPartitions(Message):
     partitions: tuple[int, ...] = wire(array_of(INT32), "numbers of the partitions", default=())
 
 
-@dataclass(slots=True)
+@message
 class Assignment(Message):
     """Partitions of a member."""
 
@@ -53,7 +52,7 @@ class Assignment(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class Member(Message):
     """A member, with what it has and what it is to have."""
 
@@ -70,7 +69,7 @@ class Member(Message):
     member_type: int = wire(INT8, "0: classic, 1: consumer; -1: unknown", since=1, default=-1)
 
 
-@dataclass(slots=True)
+@message
 class DescribedGroup(Message):
     """A group, or why there is none."""
 
@@ -87,7 +86,7 @@ class DescribedGroup(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ConsumerGroupDescribeResponse(Message):
     """Each group for itself."""
 

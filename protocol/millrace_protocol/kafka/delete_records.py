@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, INT64, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsPartition(Message):
     """A partition and where it is to begin."""
 
@@ -18,7 +17,7 @@ class DeleteRecordsPartition(Message):
     offset: int = wire(INT64, "first offset that stays; -1: the high watermark")
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsTopic(Message):
     """A topic."""
 
@@ -28,7 +27,7 @@ class DeleteRecordsTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsRequest(KafkaRequest):
     """Deletes the records before an offset."""
 
@@ -38,7 +37,7 @@ class DeleteRecordsRequest(KafkaRequest):
     timeout_ms: int = wire(INT32, "how long to wait for replicas", unit="ms", default=30_000)
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsPartitionResult(Message):
     """Where a partition begins now."""
 
@@ -47,7 +46,7 @@ class DeleteRecordsPartitionResult(Message):
     error_code: int = wire(INT16, "error of the partition")
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsTopicResult(Message):
     """A topic."""
 
@@ -57,7 +56,7 @@ class DeleteRecordsTopicResult(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsResponse(Message):
     """Each partition for itself."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import UNKNOWN_OPERATIONS
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT8, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 BROKERS = 1
 
 
-@dataclass(slots=True)
+@message
 class DescribeClusterRequest(KafkaRequest):
     """Asks for the brokers."""
 
@@ -28,7 +27,7 @@ class DescribeClusterRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeClusterBroker(Message):
     """A broker and its address."""
 
@@ -39,7 +38,7 @@ class DescribeClusterBroker(Message):
     is_fenced: bool = wire(BOOLEAN, "whether it is not in service", since=2, default=False)
 
 
-@dataclass(slots=True)
+@message
 class DescribeClusterResponse(Message):
     """The cluster."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID
@@ -17,17 +16,17 @@ from millrace_protocol.primitives import (
     UINT16,
     UUID,
 )
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class RequestedPartition(Message):
     """A partition; the metadata log has one, 0."""
 
     partition_index: int = wire(INT32, "number of the partition")
 
 
-@dataclass(slots=True)
+@message
 class RequestedTopic(Message):
     """A topic; that of the metadata log is `__cluster_metadata`."""
 
@@ -37,7 +36,7 @@ class RequestedTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeQuorumRequest(KafkaRequest):
     """Asks for the quorum of the metadata log."""
 
@@ -46,7 +45,7 @@ class DescribeQuorumRequest(KafkaRequest):
     topics: tuple[RequestedTopic, ...] = wire(array_of(RequestedTopic), "the topics")
 
 
-@dataclass(slots=True)
+@message
 class ReplicaState(Message):
     """A replica, and how far it is."""
 
@@ -61,7 +60,7 @@ class ReplicaState(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class PartitionData(Message):
     """The leader and the replicas of a partition."""
 
@@ -79,7 +78,7 @@ class PartitionData(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class TopicData(Message):
     """A topic."""
 
@@ -87,7 +86,7 @@ class TopicData(Message):
     partitions: tuple[PartitionData, ...] = wire(array_of(PartitionData), "its partitions")
 
 
-@dataclass(slots=True)
+@message
 class Listener(Message):
     """Where a voter listens."""
 
@@ -96,7 +95,7 @@ class Listener(Message):
     port: int = wire(UINT16, "port to connect to")
 
 
-@dataclass(slots=True)
+@message
 class Node(Message):
     """A voter."""
 
@@ -104,7 +103,7 @@ class Node(Message):
     listeners: tuple[Listener, ...] = wire(array_of(Listener), "its listeners")
 
 
-@dataclass(slots=True)
+@message
 class DescribeQuorumResponse(Message):
     """The quorum."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT8, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 PREFERRED = 0
 UNCLEAN = 1
 
 
-@dataclass(slots=True)
+@message
 class TopicPartitions(Message):
     """Partitions of a topic."""
 
@@ -21,7 +20,7 @@ class TopicPartitions(Message):
     partitions: tuple[int, ...] = wire(array_of(INT32), "numbers of the partitions")
 
 
-@dataclass(slots=True)
+@message
 class ElectLeadersRequest(KafkaRequest):
     """Elects leaders."""
 
@@ -36,7 +35,7 @@ class ElectLeadersRequest(KafkaRequest):
     timeout_ms: int = wire(INT32, "how long to wait for it", unit="ms", default=60_000)
 
 
-@dataclass(slots=True)
+@message
 class PartitionResult(Message):
     """A partition with a new leader, or not."""
 
@@ -45,7 +44,7 @@ class PartitionResult(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason")
 
 
-@dataclass(slots=True)
+@message
 class ReplicaElectionResult(Message):
     """A topic."""
 
@@ -55,7 +54,7 @@ class ReplicaElectionResult(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ElectLeadersResponse(Message):
     """Each partition for itself."""
 

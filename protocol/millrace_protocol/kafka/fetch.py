@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID
@@ -20,7 +19,7 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, Struct, array_of, wire
+from millrace_protocol.schema import Message, Struct, array_of, message, wire
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
@@ -28,7 +27,7 @@ FINAL_EPOCH = -1
 OFFSET_MAX = (1 << 63) - 1
 
 
-@dataclass(slots=True)
+@message
 class FetchPartition(Message):
     """A position in a partition."""
 
@@ -50,7 +49,7 @@ class FetchPartition(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class FetchTopic(Message):
     """A topic."""
 
@@ -61,7 +60,7 @@ class FetchTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ForgottenTopic(Message):
     """Partitions that leave the session."""
 
@@ -70,7 +69,7 @@ class ForgottenTopic(Message):
     partitions: tuple[int, ...] = wire(array_of(INT32), "their numbers", since=7, default=())
 
 
-@dataclass(slots=True)
+@message
 class ReplicaState(Message):
     """Which follower fetches."""
 
@@ -78,7 +77,7 @@ class ReplicaState(Message):
     replica_epoch: int = wire(INT64, "its broker epoch", default=-1)
 
 
-@dataclass(slots=True)
+@message
 class FetchRequest(KafkaRequest):
     """Reads partitions; waits for data up to a limit."""
 
@@ -104,7 +103,7 @@ class FetchRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class EpochEndOffset(Message):
     """Where an epoch ends in the leader's log."""
 
@@ -112,7 +111,7 @@ class EpochEndOffset(Message):
     end_offset: int = wire(INT64, "the offset behind its last record", default=-1)
 
 
-@dataclass(slots=True)
+@message
 class SnapshotId(Message):
     """A snapshot of the metadata."""
 
@@ -120,7 +119,7 @@ class SnapshotId(Message):
     epoch: int = wire(INT32, "epoch of its last record", default=-1)
 
 
-@dataclass(slots=True)
+@message
 class AbortedTransaction(Message):
     """A transaction whose records are to be skipped."""
 
@@ -128,7 +127,7 @@ class AbortedTransaction(Message):
     first_offset: int = wire(INT64, "its first record")
 
 
-@dataclass(slots=True)
+@message
 class PartitionData(Message):
     """The records of a partition."""
 
@@ -155,7 +154,7 @@ class PartitionData(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class FetchableTopicResponse(Message):
     """A topic."""
 
@@ -166,7 +165,7 @@ class FetchableTopicResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class FetchResponse(Message):
     """The records."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT8, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class FindCoordinatorRequest(KafkaRequest):
     """Asks for one, or since version 4 for several (KIP-699)."""
 
@@ -23,7 +22,7 @@ class FindCoordinatorRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class Coordinator(Message):
     """The coordinator of one key."""
 
@@ -35,7 +34,7 @@ class Coordinator(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason", since=4, default=None)
 
 
-@dataclass(slots=True)
+@message
 class FindCoordinatorResponse(Message):
     """The coordinators."""
 

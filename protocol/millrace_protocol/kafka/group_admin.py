@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import UNKNOWN_OPERATIONS
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, BYTES, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class DescribeGroupsRequest(KafkaRequest):
     """Asks for groups with their members."""
 
@@ -23,7 +22,7 @@ class DescribeGroupsRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribedGroupMember(Message):
     """A member; its metadata and its assignment are the bytes of its clients."""
 
@@ -37,7 +36,7 @@ class DescribedGroupMember(Message):
     member_assignment: bytes = wire(BYTES, "what the leader assigned to it", default=b"")
 
 
-@dataclass(slots=True)
+@message
 class DescribedGroup(Message):
     """A group, or why there is none."""
 
@@ -55,7 +54,7 @@ class DescribedGroup(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeGroupsResponse(Message):
     """Each group for itself."""
 
@@ -65,7 +64,7 @@ class DescribeGroupsResponse(Message):
     groups: tuple[DescribedGroup, ...] = wire(array_of(DescribedGroup), "the groups", default=())
 
 
-@dataclass(slots=True)
+@message
 class ListGroupsRequest(KafkaRequest):
     """Asks for the groups of which this broker is the coordinator."""
 
@@ -79,7 +78,7 @@ class ListGroupsRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class ListedGroup(Message):
     """A group."""
 
@@ -89,7 +88,7 @@ class ListedGroup(Message):
     group_type: str = wire(STRING, "classic or consumer", since=5, default="")
 
 
-@dataclass(slots=True)
+@message
 class ListGroupsResponse(Message):
     """The groups by name."""
 
@@ -100,7 +99,7 @@ class ListGroupsResponse(Message):
     groups: tuple[ListedGroup, ...] = wire(array_of(ListedGroup), "the groups", default=())
 
 
-@dataclass(slots=True)
+@message
 class DeleteGroupsRequest(KafkaRequest):
     """Deletes groups without members."""
 
@@ -109,7 +108,7 @@ class DeleteGroupsRequest(KafkaRequest):
     groups_names: tuple[str, ...] = wire(array_of(STRING), "names of the groups")
 
 
-@dataclass(slots=True)
+@message
 class DeletableGroupResult(Message):
     """A group that was deleted, or not."""
 
@@ -117,7 +116,7 @@ class DeletableGroupResult(Message):
     error_code: int = wire(INT16, "error of the group")
 
 
-@dataclass(slots=True)
+@message
 class DeleteGroupsResponse(Message):
     """Each group for itself."""
 

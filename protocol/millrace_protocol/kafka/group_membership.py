@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
@@ -14,10 +13,10 @@ from millrace_protocol.primitives import (
     NULLABLE_STRING,
     STRING,
 )
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class JoinGroupRequestProtocol(Message):
     """An assignor that the member has."""
 
@@ -25,7 +24,7 @@ class JoinGroupRequestProtocol(Message):
     metadata: bytes = wire(BYTES, "what it has to know of the member")
 
 
-@dataclass(slots=True)
+@message
 class JoinGroupRequest(KafkaRequest):
     """Joins a group, or joins it anew."""
 
@@ -47,7 +46,7 @@ class JoinGroupRequest(KafkaRequest):
     reason: str | None = wire(NULLABLE_STRING, "why it joins (KIP-800)", since=8, default=None)
 
 
-@dataclass(slots=True)
+@message
 class JoinGroupResponseMember(Message):
     """A member, for the leader."""
 
@@ -58,7 +57,7 @@ class JoinGroupResponseMember(Message):
     metadata: bytes = wire(BYTES, "what the assignor has to know", default=b"")
 
 
-@dataclass(slots=True)
+@message
 class JoinGroupResponse(Message):
     """The new generation."""
 
@@ -81,7 +80,7 @@ class JoinGroupResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class SyncGroupRequestAssignment(Message):
     """What a member gets."""
 
@@ -89,7 +88,7 @@ class SyncGroupRequestAssignment(Message):
     assignment: bytes = wire(BYTES, "its partitions")
 
 
-@dataclass(slots=True)
+@message
 class SyncGroupRequest(KafkaRequest):
     """Asks for the assignment; the leader brings all."""
 
@@ -108,7 +107,7 @@ class SyncGroupRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class SyncGroupResponse(Message):
     """The assignment of the member."""
 
@@ -121,7 +120,7 @@ class SyncGroupResponse(Message):
     assignment: bytes = wire(BYTES, "its partitions", default=b"")
 
 
-@dataclass(slots=True)
+@message
 class HeartbeatRequest(KafkaRequest):
     """A member is there."""
 
@@ -135,7 +134,7 @@ class HeartbeatRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class HeartbeatResponse(Message):
     """Whether the member has to join again."""
 
@@ -145,7 +144,7 @@ class HeartbeatResponse(Message):
     error_code: int = wire(INT16, "error of the request", default=0)
 
 
-@dataclass(slots=True)
+@message
 class MemberIdentity(Message):
     """A member that leaves."""
 
@@ -154,7 +153,7 @@ class MemberIdentity(Message):
     reason: str | None = wire(NULLABLE_STRING, "why it leaves (KIP-800)", since=5, default=None)
 
 
-@dataclass(slots=True)
+@message
 class LeaveGroupRequest(KafkaRequest):
     """One member leaves, or since version 3 several."""
 
@@ -167,7 +166,7 @@ class LeaveGroupRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class MemberResponse(Message):
     """A member that has left, or not."""
 
@@ -176,7 +175,7 @@ class MemberResponse(Message):
     error_code: int = wire(INT16, "error of the member", default=0)
 
 
-@dataclass(slots=True)
+@message
 class LeaveGroupResponse(Message):
     """Each member for itself."""
 

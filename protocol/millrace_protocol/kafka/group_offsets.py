@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID
@@ -17,10 +16,10 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitRequestPartition(Message):
     """An offset."""
 
@@ -32,7 +31,7 @@ class OffsetCommitRequestPartition(Message):
     committed_metadata: str | None = wire(NULLABLE_STRING, "a text of the client", default="")
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitRequestTopic(Message):
     """A topic."""
 
@@ -43,7 +42,7 @@ class OffsetCommitRequestTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitRequest(KafkaRequest):
     """Commits offsets, as a member or from outside the group."""
 
@@ -61,7 +60,7 @@ class OffsetCommitRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitResponsePartition(Message):
     """The result of a partition."""
 
@@ -69,7 +68,7 @@ class OffsetCommitResponsePartition(Message):
     error_code: int = wire(INT16, "error of the partition")
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitResponseTopic(Message):
     """A topic."""
 
@@ -80,7 +79,7 @@ class OffsetCommitResponseTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitResponse(Message):
     """Each partition for itself."""
 
@@ -92,7 +91,7 @@ class OffsetCommitResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchRequestTopic(Message):
     """A topic of the only group."""
 
@@ -100,7 +99,7 @@ class OffsetFetchRequestTopic(Message):
     partition_indexes: tuple[int, ...] = wire(array_of(INT32), "numbers of the partitions")
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchRequestTopics(Message):
     """A topic of one of several groups."""
 
@@ -111,7 +110,7 @@ class OffsetFetchRequestTopics(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchRequestGroup(Message):
     """A group."""
 
@@ -123,7 +122,7 @@ class OffsetFetchRequestGroup(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchRequest(KafkaRequest):
     """Asks for the offsets of a group, or since version 8 of several."""
 
@@ -141,7 +140,7 @@ class OffsetFetchRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchResponsePartition(Message):
     """An offset; -1 where none is committed."""
 
@@ -154,7 +153,7 @@ class OffsetFetchResponsePartition(Message):
     error_code: int = wire(INT16, "error of the partition", default=0)
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchResponseTopic(Message):
     """A topic of the only group."""
 
@@ -164,7 +163,7 @@ class OffsetFetchResponseTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchResponseTopics(Message):
     """A topic of one of several groups."""
 
@@ -175,7 +174,7 @@ class OffsetFetchResponseTopics(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchResponseGroup(Message):
     """A group."""
 
@@ -186,7 +185,7 @@ class OffsetFetchResponseGroup(Message):
     error_code: int = wire(INT16, "error of the group", default=0)
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchResponse(Message):
     """The offsets."""
 

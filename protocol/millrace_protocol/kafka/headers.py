@@ -6,15 +6,14 @@ and 0. The response of ApiVersions always has header 0, so that any client can r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, NULLABLE_STRING
-from millrace_protocol.schema import Message, wire
+from millrace_protocol.schema import Message, message, wire
 
 
-@dataclass(slots=True)
+@message
 class RequestHeader(KafkaRequest):
     """Versions 1 and 2. A client that does not give its name sends null."""
 
@@ -27,7 +26,7 @@ class RequestHeader(KafkaRequest):
     client_id: str | None = wire(NULLABLE_STRING, "name of the client", may_be_compact=False)
 
 
-@dataclass(slots=True)
+@message
 class ResponseHeader(Message):
     """Versions 0 and 1."""
 

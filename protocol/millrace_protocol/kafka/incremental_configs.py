@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.configs import AlterConfigsResourceResponse
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT8, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class AlterableConfig(Message):
     """A change of a setting."""
 
@@ -20,7 +19,7 @@ class AlterableConfig(Message):
     value: str | None = wire(NULLABLE_STRING, "the value, or the words of a list")
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsResource(Message):
     """Changes of a resource."""
 
@@ -29,7 +28,7 @@ class AlterConfigsResource(Message):
     configs: tuple[AlterableConfig, ...] = wire(array_of(AlterableConfig), "the changes")
 
 
-@dataclass(slots=True)
+@message
 class IncrementalAlterConfigsRequest(KafkaRequest):
     """Changes settings; those that are not named stay."""
 
@@ -41,7 +40,7 @@ class IncrementalAlterConfigsRequest(KafkaRequest):
     validate_only: bool = wire(BOOLEAN, "says only whether they could be", default=False)
 
 
-@dataclass(slots=True)
+@message
 class IncrementalAlterConfigsResponse(Message):
     """Each resource for itself."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, INT64, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 CONSUMER = -2
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderPartition(Message):
     """A partition and an epoch of it."""
 
@@ -21,7 +20,7 @@ class OffsetForLeaderPartition(Message):
     leader_epoch: int = wire(INT32, "the epoch in question")
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderTopic(Message):
     """A topic."""
 
@@ -31,7 +30,7 @@ class OffsetForLeaderTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderEpochRequest(KafkaRequest):
     """Asks for ends of epochs."""
 
@@ -43,7 +42,7 @@ class OffsetForLeaderEpochRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class EpochEndOffset(Message):
     """The newest epoch that is not above the one in question, and where it ends."""
 
@@ -53,7 +52,7 @@ class EpochEndOffset(Message):
     end_offset: int = wire(INT64, "the offset behind its last record; -1: unknown", default=-1)
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderTopicResult(Message):
     """A topic."""
 
@@ -61,7 +60,7 @@ class OffsetForLeaderTopicResult(Message):
     partitions: tuple[EpochEndOffset, ...] = wire(array_of(EpochEndOffset), "its partitions")
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderEpochResponse(Message):
     """Each partition for itself."""
 

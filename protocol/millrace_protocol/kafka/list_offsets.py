@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT8, INT16, INT32, INT64, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsPartition(Message):
     """A partition and a time."""
 
@@ -23,7 +22,7 @@ class ListOffsetsPartition(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsTopic(Message):
     """A topic."""
 
@@ -33,7 +32,7 @@ class ListOffsetsTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsRequest(KafkaRequest):
     """Asks for offsets."""
 
@@ -47,7 +46,7 @@ class ListOffsetsRequest(KafkaRequest):
     timeout_ms: int = wire(INT32, "how long to wait", unit="ms", since=10, default=0)
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsPartitionResponse(Message):
     """The offset of a partition."""
 
@@ -58,7 +57,7 @@ class ListOffsetsPartitionResponse(Message):
     leader_epoch: int = wire(INT32, "epoch of the record before", since=4, default=-1)
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsTopicResponse(Message):
     """A topic."""
 
@@ -68,7 +67,7 @@ class ListOffsetsTopicResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsResponse(Message):
     """The offsets."""
 

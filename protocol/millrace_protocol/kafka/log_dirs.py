@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, INT64, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class DescribableLogDirTopic(Message):
     """A topic."""
 
@@ -18,7 +17,7 @@ class DescribableLogDirTopic(Message):
     partitions: tuple[int, ...] = wire(array_of(INT32), "numbers of the partitions")
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsRequest(KafkaRequest):
     """Asks for the directories of this broker."""
 
@@ -29,7 +28,7 @@ class DescribeLogDirsRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsPartition(Message):
     """A partition and what it takes."""
 
@@ -39,7 +38,7 @@ class DescribeLogDirsPartition(Message):
     is_future_key: bool = wire(BOOLEAN, "whether it moves to this directory", default=False)
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsTopic(Message):
     """A topic."""
 
@@ -49,7 +48,7 @@ class DescribeLogDirsTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsResult(Message):
     """A directory."""
 
@@ -67,7 +66,7 @@ class DescribeLogDirsResult(Message):
     is_cordoned: bool = wire(BOOLEAN, "whether it takes no new partitions", since=5, default=False)
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsResponse(Message):
     """The directories."""
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING, UUID
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 NO_ID = uuid.UUID(int=0)
 UNKNOWN_OPERATIONS = -(1 << 31)
 
 
-@dataclass(slots=True)
+@message
 class MetadataRequestTopic(Message):
     """A topic by its name, or by its id (KIP-516)."""
 
@@ -22,7 +21,7 @@ class MetadataRequestTopic(Message):
     name: str | None = wire(STRING, "name of the topic", nullable_since=10, default=None)
 
 
-@dataclass(slots=True)
+@message
 class MetadataRequest(KafkaRequest):
     """Asks for brokers and topics: null for all; in version 0 an empty list is all."""
 
@@ -42,7 +41,7 @@ class MetadataRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class MetadataBroker(Message):
     """A broker and its address."""
 
@@ -52,7 +51,7 @@ class MetadataBroker(Message):
     rack: str | None = wire(NULLABLE_STRING, "rack of the broker", since=1, default=None)
 
 
-@dataclass(slots=True)
+@message
 class MetadataPartition(Message):
     """A partition and its replicas."""
 
@@ -67,7 +66,7 @@ class MetadataPartition(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class MetadataTopic(Message):
     """A topic."""
 
@@ -83,7 +82,7 @@ class MetadataTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class MetadataResponse(Message):
     """The cluster, as far as this broker knows it."""
 

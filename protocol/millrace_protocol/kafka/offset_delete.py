@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteRequestPartition(Message):
     """A partition."""
 
     partition_index: int = wire(INT32, "number of the partition")
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteRequestTopic(Message):
     """A topic."""
 
@@ -26,7 +24,7 @@ class OffsetDeleteRequestTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteRequest(KafkaRequest):
     """Deletes committed offsets."""
 
@@ -36,7 +34,7 @@ class OffsetDeleteRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteResponsePartition(Message):
     """The result of a partition."""
 
@@ -44,7 +42,7 @@ class OffsetDeleteResponsePartition(Message):
     error_code: int = wire(INT16, "error of the partition")
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteResponseTopic(Message):
     """A topic."""
 
@@ -54,7 +52,7 @@ class OffsetDeleteResponseTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteResponse(Message):
     """Each partition for itself, or an error for all."""
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsAssignment(Message):
     """Where a new partition is to be."""
 
     broker_ids: tuple[int, ...] = wire(array_of(INT32), "brokers with a replica")
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsTopic(Message):
     """A topic and how wide it is to be."""
 
@@ -30,7 +29,7 @@ class CreatePartitionsTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsRequest(KafkaRequest):
     """Adds partitions."""
 
@@ -41,7 +40,7 @@ class CreatePartitionsRequest(KafkaRequest):
     validate_only: bool = wire(BOOLEAN, "says only whether it could be", default=False)
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsTopicResult(Message):
     """A topic that was widened, or not."""
 
@@ -50,7 +49,7 @@ class CreatePartitionsTopicResult(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason", default=None)
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsResponse(Message):
     """Each topic for itself."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID
@@ -17,10 +16,10 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, Struct, array_of, wire
+from millrace_protocol.schema import Message, Struct, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class ProducePartition(Message):
     """The batches of a partition."""
 
@@ -28,7 +27,7 @@ class ProducePartition(Message):
     records: bytes | memoryview | None = wire(NULLABLE_RECORDS, "the batches")
 
 
-@dataclass(slots=True)
+@message
 class ProduceTopic(Message):
     """A topic."""
 
@@ -39,7 +38,7 @@ class ProduceTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ProduceRequest(KafkaRequest):
     """Appends batches. With `acks` 0 there is no response."""
 
@@ -51,7 +50,7 @@ class ProduceRequest(KafkaRequest):
     topics: tuple[ProduceTopic, ...] = wire(array_of(ProduceTopic), "the topics")
 
 
-@dataclass(slots=True)
+@message
 class BatchIndexAndErrorMessage(Message):
     """Why a record was refused (KIP-467)."""
 
@@ -59,7 +58,7 @@ class BatchIndexAndErrorMessage(Message):
     message: str | None = wire(NULLABLE_STRING, "the reason", default=None)
 
 
-@dataclass(slots=True)
+@message
 class LeaderIdAndEpoch(Message):
     """A leader that is newer than the one that was asked (KIP-951)."""
 
@@ -67,7 +66,7 @@ class LeaderIdAndEpoch(Message):
     leader_epoch: int = wire(INT32, "its epoch", default=-1)
 
 
-@dataclass(slots=True)
+@message
 class NodeEndpoint(Message):
     """Where a new leader is (KIP-951)."""
 
@@ -77,7 +76,7 @@ class NodeEndpoint(Message):
     rack: str | None = wire(NULLABLE_STRING, "rack of the broker", default=None)
 
 
-@dataclass(slots=True)
+@message
 class PartitionProduceResponse(Message):
     """The result of a partition."""
 
@@ -95,7 +94,7 @@ class PartitionProduceResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class TopicProduceResponse(Message):
     """The results of a topic."""
 
@@ -106,7 +105,7 @@ class TopicProduceResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ProduceResponse(Message):
     """The results."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING
-from millrace_protocol.schema import Message, wire
+from millrace_protocol.schema import Message, message, wire
 
 
-@dataclass(slots=True)
+@message
 class InitProducerIdRequest(KafkaRequest):
     """Asks for an id, or for the next epoch of one (KIP-360)."""
 
@@ -22,7 +21,7 @@ class InitProducerIdRequest(KafkaRequest):
     producer_epoch: int = wire(INT16, "its epoch; -1: none", since=3, default=-1)
 
 
-@dataclass(slots=True)
+@message
 class InitProducerIdResponse(Message):
     """The identity."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class ReassignablePartition(Message):
     """A partition and where it is to be."""
 
@@ -22,7 +21,7 @@ class ReassignablePartition(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ReassignableTopic(Message):
     """A topic."""
 
@@ -32,7 +31,7 @@ class ReassignableTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionReassignmentsRequest(KafkaRequest):
     """Begins, replaces or cancels reassignments."""
 
@@ -47,7 +46,7 @@ class AlterPartitionReassignmentsRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class ReassignablePartitionResponse(Message):
     """The result of a partition."""
 
@@ -56,7 +55,7 @@ class ReassignablePartitionResponse(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason")
 
 
-@dataclass(slots=True)
+@message
 class ReassignableTopicResponse(Message):
     """A topic."""
 
@@ -66,7 +65,7 @@ class ReassignableTopicResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionReassignmentsResponse(Message):
     """Each partition for itself."""
 
@@ -83,7 +82,7 @@ class AlterPartitionReassignmentsResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ListPartitionReassignmentsTopics(Message):
     """A topic."""
 
@@ -91,7 +90,7 @@ class ListPartitionReassignmentsTopics(Message):
     partition_indexes: tuple[int, ...] = wire(array_of(INT32), "numbers of the partitions")
 
 
-@dataclass(slots=True)
+@message
 class ListPartitionReassignmentsRequest(KafkaRequest):
     """Asks for the reassignments in progress."""
 
@@ -105,7 +104,7 @@ class ListPartitionReassignmentsRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class OngoingPartitionReassignment(Message):
     """A partition whose replicas move."""
 
@@ -115,7 +114,7 @@ class OngoingPartitionReassignment(Message):
     removing_replicas: tuple[int, ...] = wire(array_of(INT32), "those that lose theirs")
 
 
-@dataclass(slots=True)
+@message
 class OngoingTopicReassignment(Message):
     """A topic."""
 
@@ -125,7 +124,7 @@ class OngoingTopicReassignment(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ListPartitionReassignmentsResponse(Message):
     """The reassignments in progress."""
 

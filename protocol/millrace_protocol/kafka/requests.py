@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from millrace_protocol.schema import Request
+from millrace_protocol.schema import Request, message
 
 
-@dataclass(slots=True)
+@message
 class KafkaRequest(Request):
     """Base of every request of a Kafka client, which does not divide one that is long.
 

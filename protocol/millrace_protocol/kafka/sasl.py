@@ -6,22 +6,21 @@ alone, and so do the broker's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BYTES, INT16, INT64, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class SaslHandshakeRequest(KafkaRequest):
     """Names the mechanism of the exchange that follows."""
 
     mechanism: str = wire(STRING, "SASL's name of the mechanism")
 
 
-@dataclass(slots=True)
+@message
 class SaslHandshakeResponse(Message):
     """Whether the exchange may begin."""
 
@@ -29,7 +28,7 @@ class SaslHandshakeResponse(Message):
     mechanisms: tuple[str, ...] = wire(array_of(STRING), "mechanisms that the listener has")
 
 
-@dataclass(slots=True)
+@message
 class SaslAuthenticateRequest(KafkaRequest):
     """One step of the exchange."""
 
@@ -38,7 +37,7 @@ class SaslAuthenticateRequest(KafkaRequest):
     auth_bytes: bytes = wire(BYTES, "the client's message of this step")
 
 
-@dataclass(slots=True)
+@message
 class SaslAuthenticateResponse(Message):
     """The broker's answer to the step."""
 

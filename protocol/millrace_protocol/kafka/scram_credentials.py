@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BYTES, INT8, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class UserName(Message):
     """A user that is asked for."""
 
     name: str = wire(STRING, "name of the user")
 
 
-@dataclass(slots=True)
+@message
 class DescribeUserScramCredentialsRequest(KafkaRequest):
     """Asks which users there are."""
 
@@ -28,7 +27,7 @@ class DescribeUserScramCredentialsRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class CredentialInfo(Message):
     """A password of a user."""
 
@@ -36,7 +35,7 @@ class CredentialInfo(Message):
     iterations: int = wire(INT32, "how often the password is hashed")
 
 
-@dataclass(slots=True)
+@message
 class DescribedUser(Message):
     """One user."""
 
@@ -48,7 +47,7 @@ class DescribedUser(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeUserScramCredentialsResponse(Message):
     """The users."""
 
@@ -60,7 +59,7 @@ class DescribeUserScramCredentialsResponse(Message):
     results: tuple[DescribedUser, ...] = wire(array_of(DescribedUser), "the users", default=())
 
 
-@dataclass(slots=True)
+@message
 class ScramCredentialDeletion(Message):
     """A password that is to go."""
 
@@ -68,7 +67,7 @@ class ScramCredentialDeletion(Message):
     mechanism: int = wire(INT8, "1: SCRAM-SHA-256, 2: SCRAM-SHA-512")
 
 
-@dataclass(slots=True)
+@message
 class ScramCredentialUpsertion(Message):
     """A password that is to be set."""
 
@@ -79,7 +78,7 @@ class ScramCredentialUpsertion(Message):
     salted_password: bytes = wire(BYTES, "the salted password")
 
 
-@dataclass(slots=True)
+@message
 class AlterUserScramCredentialsRequest(KafkaRequest):
     """Sets and removes passwords."""
 
@@ -93,7 +92,7 @@ class AlterUserScramCredentialsRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class AlteredUser(Message):
     """One user."""
 
@@ -102,7 +101,7 @@ class AlteredUser(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason", default=None)
 
 
-@dataclass(slots=True)
+@message
 class AlterUserScramCredentialsResponse(Message):
     """Each user for itself."""
 

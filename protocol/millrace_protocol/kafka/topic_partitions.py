@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID, UNKNOWN_OPERATIONS
 from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING, UUID
-from millrace_protocol.schema import Message, Struct, array_of, wire
+from millrace_protocol.schema import Message, Struct, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class TopicRequest(Message):
     """A topic."""
 
     name: str = wire(STRING, "name of the topic")
 
 
-@dataclass(slots=True)
+@message
 class Cursor(Message):
     """The first partition of the next page."""
 
@@ -27,7 +26,7 @@ class Cursor(Message):
     partition_index: int = wire(INT32, "number of the partition")
 
 
-@dataclass(slots=True)
+@message
 class DescribeTopicPartitionsRequest(KafkaRequest):
     """Asks for a page of partitions."""
 
@@ -40,7 +39,7 @@ class DescribeTopicPartitionsRequest(KafkaRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeTopicPartitionsResponsePartition(Message):
     """A partition and its replicas."""
 
@@ -59,7 +58,7 @@ class DescribeTopicPartitionsResponsePartition(Message):
     offline_replicas: tuple[int, ...] = wire(array_of(INT32), "those not in service", default=())
 
 
-@dataclass(slots=True)
+@message
 class DescribeTopicPartitionsResponseTopic(Message):
     """A topic, as far as the page has it."""
 
@@ -75,7 +74,7 @@ class DescribeTopicPartitionsResponseTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeTopicPartitionsResponse(Message):
     """A page."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID
@@ -17,10 +16,10 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class CreatableReplicaAssignment(Message):
     """Where a partition is to be."""
 
@@ -28,7 +27,7 @@ class CreatableReplicaAssignment(Message):
     broker_ids: tuple[int, ...] = wire(array_of(INT32), "brokers with a replica")
 
 
-@dataclass(slots=True)
+@message
 class CreatableTopicConfig(Message):
     """A setting."""
 
@@ -36,7 +35,7 @@ class CreatableTopicConfig(Message):
     value: str | None = wire(NULLABLE_STRING, "its value; null: the default")
 
 
-@dataclass(slots=True)
+@message
 class CreatableTopic(Message):
     """A topic to create."""
 
@@ -51,7 +50,7 @@ class CreatableTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class CreateTopicsRequest(KafkaRequest):
     """Creates topics."""
 
@@ -62,7 +61,7 @@ class CreateTopicsRequest(KafkaRequest):
     validate_only: bool = wire(BOOLEAN, "says only whether they could be", default=False)
 
 
-@dataclass(slots=True)
+@message
 class CreatableTopicConfigs(Message):
     """A setting in force."""
 
@@ -73,7 +72,7 @@ class CreatableTopicConfigs(Message):
     is_sensitive: bool = wire(BOOLEAN, "whether it is secret", default=False)
 
 
-@dataclass(slots=True)
+@message
 class CreatableTopicResult(Message):
     """A topic that was created, or not."""
 
@@ -91,7 +90,7 @@ class CreatableTopicResult(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class CreateTopicsResponse(Message):
     """Each topic for itself."""
 
@@ -103,7 +102,7 @@ class CreateTopicsResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DeleteTopicState(Message):
     """A topic by its name or by its id."""
 
@@ -111,7 +110,7 @@ class DeleteTopicState(Message):
     topic_id: uuid.UUID = wire(UUID, "id of the topic", default=NO_ID)
 
 
-@dataclass(slots=True)
+@message
 class DeleteTopicsRequest(KafkaRequest):
     """Deletes topics."""
 
@@ -124,7 +123,7 @@ class DeleteTopicsRequest(KafkaRequest):
     timeout_ms: int = wire(INT32, "how long to wait for it", unit="ms", default=0)
 
 
-@dataclass(slots=True)
+@message
 class DeletableTopicResult(Message):
     """A topic that was deleted, or not."""
 
@@ -134,7 +133,7 @@ class DeletableTopicResult(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason", since=5, default=None)
 
 
-@dataclass(slots=True)
+@message
 class DeleteTopicsResponse(Message):
     """Each topic for itself."""
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import INT8, INT16, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 _RESOURCE_TYPES = "2 topic, 3 group, 4 cluster, 5 transactional id, 7 user"
 _OPERATIONS = (
@@ -14,7 +12,7 @@ _OPERATIONS = (
 )
 
 
-@dataclass(slots=True)
+@message
 class Acl(Message):
     """An entry: one operation, allowed or denied to one principal from one host."""
 
@@ -27,7 +25,7 @@ class Acl(Message):
     permission: int = wire(INT8, "2: it is denied; 3: it is allowed")
 
 
-@dataclass(slots=True)
+@message
 class AclFilter(Message):
     """Chooses entries: those that agree with every field. 1 and null agree with everything."""
 
@@ -42,7 +40,7 @@ class AclFilter(Message):
     permission: int = wire(INT8, "1 any; 2, 3")
 
 
-@dataclass(slots=True)
+@message
 class AclResult(Message):
     """The result of one entry."""
 
@@ -50,49 +48,49 @@ class AclResult(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
 
 
-@dataclass(slots=True)
+@message
 class CreateAclsRequest(Request):
     """Adds entries, each for itself. One that is there stays."""
 
     acls: tuple[Acl, ...] = wire(array_of(Acl), "the entries")
 
 
-@dataclass(slots=True)
+@message
 class CreateAclsResponse(Message):
     """One result per entry."""
 
     results: tuple[AclResult, ...] = wire(array_of(AclResult), "the results")
 
 
-@dataclass(slots=True)
+@message
 class DescribeAclsRequest(Request):
     """Asks for the entries that one of the filters chooses."""
 
     filters: tuple[AclFilter, ...] = wire(array_of(AclFilter), "the filters")
 
 
-@dataclass(slots=True)
+@message
 class DescribeAclsResponse(Message):
     """The entries, in the order in which they were added."""
 
     acls: tuple[Acl, ...] = wire(array_of(Acl), "the entries")
 
 
-@dataclass(slots=True)
+@message
 class DeleteAclsRequest(Request):
     """Removes the entries that filters choose."""
 
     filters: tuple[AclFilter, ...] = wire(array_of(AclFilter), "the filters")
 
 
-@dataclass(slots=True)
+@message
 class DeletedAcls(Message):
     """What one filter has removed."""
 
     acls: tuple[Acl, ...] = wire(array_of(Acl), "the entries")
 
 
-@dataclass(slots=True)
+@message
 class DeleteAclsResponse(Message):
     """One result per filter. An entry that several filters choose is in the result of each."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 from millrace_protocol.primitives import (
     BOOLEAN,
@@ -13,12 +12,12 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 _VALIDATE_ONLY = "check only: the response is the same, and nothing changes"
 
 
-@dataclass(slots=True)
+@message
 class TopicConfig(Message):
     """One configuration entry of a topic."""
 
@@ -26,7 +25,7 @@ class TopicConfig(Message):
     value: str | None = wire(NULLABLE_STRING, "its value as text; null for the broker's default")
 
 
-@dataclass(slots=True)
+@message
 class ReplicaAssignment(Message):
     """The brokers of one partition."""
 
@@ -35,7 +34,7 @@ class ReplicaAssignment(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class NewTopic(Message):
     """A topic to create."""
 
@@ -53,7 +52,7 @@ class NewTopic(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class CreateTopicsRequest(Request):
     """Creates topics, each separately: one may fail and another not."""
 
@@ -61,7 +60,7 @@ class CreateTopicsRequest(Request):
     validate_only: bool = wire(BOOLEAN, _VALIDATE_ONLY)
 
 
-@dataclass(slots=True)
+@message
 class CreatedTopic(Message):
     """The result of one topic."""
 
@@ -73,14 +72,14 @@ class CreatedTopic(Message):
     replication_factor: int = wire(INT16, "copies of each partition; -1 on error")
 
 
-@dataclass(slots=True)
+@message
 class CreateTopicsResponse(Message):
     """One result per topic, in the request's order."""
 
     topics: tuple[CreatedTopic, ...] = wire(array_of(CreatedTopic), "the results")
 
 
-@dataclass(slots=True)
+@message
 class TopicResult(Message):
     """The result of a change to one topic."""
 
@@ -89,21 +88,21 @@ class TopicResult(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
 
 
-@dataclass(slots=True)
+@message
 class DeleteTopicsRequest(Request):
     """Deletes topics with all their records."""
 
     topics: tuple[str, ...] = wire(array_of(STRING), "topic names")
 
 
-@dataclass(slots=True)
+@message
 class DeleteTopicsResponse(Message):
     """One result per topic, in the request's order."""
 
     topics: tuple[TopicResult, ...] = wire(array_of(TopicResult), "the results")
 
 
-@dataclass(slots=True)
+@message
 class PartitionCount(Message):
     """A topic and its new number of partitions."""
 
@@ -116,7 +115,7 @@ class PartitionCount(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsRequest(Request):
     """Adds partitions to topics. Records stay where they are; keys may map to other partitions."""
 
@@ -124,7 +123,7 @@ class CreatePartitionsRequest(Request):
     validate_only: bool = wire(BOOLEAN, _VALIDATE_ONLY)
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsResponse(Message):
     """One result per topic, in the request's order."""
 

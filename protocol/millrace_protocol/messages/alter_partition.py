@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, UUID
-from millrace_protocol.schema import BrokerRequest, Message, array_of, wire
+from millrace_protocol.schema import BrokerRequest, Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class IsrMember(Message):
     """A replica in sync."""
 
@@ -17,7 +16,7 @@ class IsrMember(Message):
     broker_epoch: int = wire(INT64, "its registration, as the leader knows it; -1 if unknown")
 
 
-@dataclass(slots=True)
+@message
 class AlteredPartition(Message):
     """One partition and its new ISR."""
 
@@ -28,7 +27,7 @@ class AlteredPartition(Message):
     isr: tuple[IsrMember, ...] = wire(array_of(IsrMember), "every replica in sync, the leader too")
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionRequest(BrokerRequest):
     """Asks for new ISRs of partitions that the sender leads; each may fail for itself."""
 
@@ -39,7 +38,7 @@ class AlterPartitionRequest(BrokerRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class AlteredPartitionResult(Message):
     """The partition as it is committed now."""
 
@@ -53,7 +52,7 @@ class AlteredPartitionResult(Message):
     isr: tuple[int, ...] = wire(array_of(INT32), "ids of the replicas in sync; empty on error")
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionResponse(Message):
     """One result per partition of the request, in its order."""
 

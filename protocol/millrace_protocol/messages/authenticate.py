@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import BOOLEAN, BYTES, INT64, STRING
-from millrace_protocol.schema import Message, Request, wire
+from millrace_protocol.schema import Message, Request, message, wire
 
 
-@dataclass(slots=True)
+@message
 class AuthenticateRequest(Request):
     """One step of an exchange. The first one begins it, and all name the same mechanism."""
 
@@ -16,7 +14,7 @@ class AuthenticateRequest(Request):
     auth_bytes: bytes = wire(BYTES, "the client's message of this step")
 
 
-@dataclass(slots=True)
+@message
 class AuthenticateResponse(Message):
     """The broker's message of the step. An exchange that fails gets an error response (W-2.4)."""
 

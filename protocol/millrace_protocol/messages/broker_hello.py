@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 from millrace_protocol.primitives import (
     INT16,
@@ -13,10 +12,10 @@ from millrace_protocol.primitives import (
     UINT16,
     UUID,
 )
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class BrokerHelloRequest(Request):
     """Names the sender and its cluster."""
 
@@ -28,7 +27,7 @@ class BrokerHelloRequest(Request):
     destination_id: int = wire(INT32, "id of the broker that the sender means to reach")
 
 
-@dataclass(slots=True)
+@message
 class QuorumVoter(Message):
     """One voter of the metadata quorum."""
 
@@ -38,7 +37,7 @@ class QuorumVoter(Message):
     port: int = wire(UINT16, "TCP port of its broker listener")
 
 
-@dataclass(slots=True)
+@message
 class BrokerHelloResponse(Message):
     """Names the receiver, its cluster and the voters that it knows."""
 

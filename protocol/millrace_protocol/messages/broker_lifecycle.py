@@ -6,7 +6,6 @@ BrokerRegistration, BrokerHeartbeat, AssignReplicas and AllocateProducerIds.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 from millrace_protocol.primitives import (
     BOOLEAN,
@@ -18,13 +17,13 @@ from millrace_protocol.primitives import (
     UINT16,
     UUID,
 )
-from millrace_protocol.schema import BrokerRequest, Message, Request, array_of, wire
+from millrace_protocol.schema import BrokerRequest, Message, Request, array_of, message, wire
 
 _BROKER_ID = "the sender's id"
 _BROKER_EPOCH = "the epoch of its registration"
 
 
-@dataclass(slots=True)
+@message
 class ClientListener(Message):
     """Where clients find the sender."""
 
@@ -34,7 +33,7 @@ class ClientListener(Message):
     has_tls: bool = wire(BOOLEAN, "whether it speaks TLS")
 
 
-@dataclass(slots=True)
+@message
 class BrokerRegistrationRequest(Request):
     """Makes the sender a broker of the cluster; a new process registers anew."""
 
@@ -54,7 +53,7 @@ class BrokerRegistrationRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class BrokerRegistrationResponse(Message):
     """The registration. The broker is fenced until its heartbeats say that it has caught up."""
 
@@ -63,7 +62,7 @@ class BrokerRegistrationResponse(Message):
     broker_epoch: int = wire(INT64, "the epoch of the registration; -1 on error")
 
 
-@dataclass(slots=True)
+@message
 class BrokerHeartbeatRequest(Request):
     """The sender is alive. Without heartbeats the controller fences it."""
 
@@ -73,7 +72,7 @@ class BrokerHeartbeatRequest(Request):
     wants_shutdown: bool = wire(BOOLEAN, "the controller is to move its leaders away")
 
 
-@dataclass(slots=True)
+@message
 class BrokerHeartbeatResponse(Message):
     """The controller's view of the sender."""
 
@@ -84,7 +83,7 @@ class BrokerHeartbeatResponse(Message):
     should_shut_down: bool = wire(BOOLEAN, "whether its leaders are moved and it may stop")
 
 
-@dataclass(slots=True)
+@message
 class AssignedReplica(Message):
     """A replica that the sender holds."""
 
@@ -92,7 +91,7 @@ class AssignedReplica(Message):
     partition: int = wire(INT32, "partition number")
 
 
-@dataclass(slots=True)
+@message
 class AssignReplicasRequest(BrokerRequest):
     """The sender has created these replicas in one of its directories (KIP-858)."""
 
@@ -102,7 +101,7 @@ class AssignReplicasRequest(BrokerRequest):
     replicas: tuple[AssignedReplica, ...] = wire(array_of(AssignedReplica), "the replicas")
 
 
-@dataclass(slots=True)
+@message
 class AssignReplicasResponse(Message):
     """All of them are in the metadata, or none is."""
 
@@ -110,7 +109,7 @@ class AssignReplicasResponse(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
 
 
-@dataclass(slots=True)
+@message
 class AllocateProducerIdsRequest(Request):
     """Asks for producer ids that no other broker gives out."""
 
@@ -119,7 +118,7 @@ class AllocateProducerIdsRequest(Request):
     at_least: int = wire(INT64, "no id of the block is smaller; 0 for any")
 
 
-@dataclass(slots=True)
+@message
 class AllocateProducerIdsResponse(Message):
     """A block of producer ids, for the sender alone."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import (
     BOOLEAN,
     FLOAT64,
@@ -12,10 +10,10 @@ from millrace_protocol.primitives import (
     NULLABLE_STRING,
     STRING,
 )
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class QuotaEntityPart(Message):
     """One part of an entity: a user, a client id or an address."""
 
@@ -23,7 +21,7 @@ class QuotaEntityPart(Message):
     entity_name: str | None = wire(NULLABLE_STRING, "its name; null: each that has no quota")
 
 
-@dataclass(slots=True)
+@message
 class QuotaFilter(Message):
     """Chooses entities by one of their parts."""
 
@@ -32,7 +30,7 @@ class QuotaFilter(Message):
     match: str | None = wire(NULLABLE_STRING, "the name with 0, else null")
 
 
-@dataclass(slots=True)
+@message
 class QuotaValue(Message):
     """One quota of an entity."""
 
@@ -40,7 +38,7 @@ class QuotaValue(Message):
     value: float = wire(FLOAT64, "what it allows")
 
 
-@dataclass(slots=True)
+@message
 class DescribeClientQuotasRequest(Request):
     """Asks for the entities that have a part for each filter."""
 
@@ -48,7 +46,7 @@ class DescribeClientQuotasRequest(Request):
     strict: bool = wire(BOOLEAN, "whether the entity may have no other parts")
 
 
-@dataclass(slots=True)
+@message
 class QuotaEntity(Message):
     """An entity with its quotas, at least one."""
 
@@ -56,14 +54,14 @@ class QuotaEntity(Message):
     values: tuple[QuotaValue, ...] = wire(array_of(QuotaValue), "its quotas")
 
 
-@dataclass(slots=True)
+@message
 class DescribeClientQuotasResponse(Message):
     """The entities that were chosen."""
 
     entities: tuple[QuotaEntity, ...] = wire(array_of(QuotaEntity), "in no order")
 
 
-@dataclass(slots=True)
+@message
 class QuotaChange(Message):
     """A quota that is set or removed."""
 
@@ -72,7 +70,7 @@ class QuotaChange(Message):
     remove: bool = wire(BOOLEAN, "whether it is removed")
 
 
-@dataclass(slots=True)
+@message
 class QuotaAlteration(Message):
     """Changes of one entity, all or none."""
 
@@ -80,7 +78,7 @@ class QuotaAlteration(Message):
     changes: tuple[QuotaChange, ...] = wire(array_of(QuotaChange), "each key once")
 
 
-@dataclass(slots=True)
+@message
 class AlterClientQuotasRequest(Request):
     """Sets and removes quotas, of each entity for itself."""
 
@@ -88,7 +86,7 @@ class AlterClientQuotasRequest(Request):
     validate_only: bool = wire(BOOLEAN, "whether nothing is changed")
 
 
-@dataclass(slots=True)
+@message
 class QuotaAlterationResult(Message):
     """The result of one entity."""
 
@@ -96,7 +94,7 @@ class QuotaAlterationResult(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
 
 
-@dataclass(slots=True)
+@message
 class AlterClientQuotasResponse(Message):
     """One result per entity, in the order of the request."""
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.messages.admin import TopicConfig, TopicResult
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsRequest(Request):
     """Asks for the settings of topics and brokers."""
 
@@ -19,7 +17,7 @@ class DescribeConfigsRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class ConfigEntry(Message):
     """One setting in force."""
 
@@ -31,7 +29,7 @@ class ConfigEntry(Message):
     doc: str = wire(STRING, "meaning and unit, for people")
 
 
-@dataclass(slots=True)
+@message
 class TopicConfigs(Message):
     """All settings of one topic."""
 
@@ -41,7 +39,7 @@ class TopicConfigs(Message):
     configs: tuple[ConfigEntry, ...] = wire(array_of(ConfigEntry), "every setting, by name")
 
 
-@dataclass(slots=True)
+@message
 class BrokerConfigs(Message):
     """All settings of one broker."""
 
@@ -51,7 +49,7 @@ class BrokerConfigs(Message):
     configs: tuple[ConfigEntry, ...] = wire(array_of(ConfigEntry), "every setting")
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsResponse(Message):
     """One result per topic and per broker, in the request's order."""
 
@@ -59,7 +57,7 @@ class DescribeConfigsResponse(Message):
     brokers: tuple[BrokerConfigs, ...] = wire(array_of(BrokerConfigs), "the results of brokers")
 
 
-@dataclass(slots=True)
+@message
 class ConfigChanges(Message):
     """Settings of one topic to change; those not named stay."""
 
@@ -69,7 +67,7 @@ class ConfigChanges(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsRequest(Request):
     """Changes settings; those of one topic all or none."""
 
@@ -77,7 +75,7 @@ class AlterConfigsRequest(Request):
     validate_only: bool = wire(BOOLEAN, "check only: the response is the same, and nothing changes")
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsResponse(Message):
     """One result per topic, in the request's order."""
 

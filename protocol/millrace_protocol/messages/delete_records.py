@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 HIGH_WATERMARK = -1
 """Stands for the high watermark of the partition: all records that can be read are deleted."""
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsPartition(Message):
     """A partition, and the first offset that stays."""
 
@@ -20,7 +18,7 @@ class DeleteRecordsPartition(Message):
     offset: int = wire(INT64, "records before it are deleted; -1 for the high watermark")
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsRequest(Request):
     """Deletes the oldest records of partitions, in each separately."""
 
@@ -29,7 +27,7 @@ class DeleteRecordsRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class DeletedRecords(Message):
     """The result of one partition."""
 
@@ -40,7 +38,7 @@ class DeletedRecords(Message):
     low_watermark: int = wire(INT64, "first offset still in the partition; -1 on error")
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsResponse(Message):
     """One result per partition of the request, in its order."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class ElectionPartition(Message):
     """A partition that is to have a leader."""
 
@@ -16,7 +14,7 @@ class ElectionPartition(Message):
     partition: int = wire(INT32, "partition number")
 
 
-@dataclass(slots=True)
+@message
 class ElectLeadersRequest(Request):
     """Elects the preferred leaders of partitions, or any leader, each separately."""
 
@@ -31,7 +29,7 @@ class ElectLeadersRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class ElectedLeader(Message):
     """The result of one partition."""
 
@@ -42,7 +40,7 @@ class ElectedLeader(Message):
     leader_id: int = wire(INT32, "the new leader; -1 on error")
 
 
-@dataclass(slots=True)
+@message
 class ElectLeadersResponse(Message):
     """One result per partition, in the request's order; for null by topic and partition."""
 

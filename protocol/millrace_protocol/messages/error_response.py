@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import INT16, STRING
-from millrace_protocol.schema import Message, wire
+from millrace_protocol.schema import Message, message, wire
 
 
-@dataclass(slots=True)
+@message
 class ErrorResponse(Message):
     """The reason why the broker refused the whole request."""
 

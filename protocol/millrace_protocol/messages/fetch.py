@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, RECORDS, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class FetchPartition(Message):
     """A position in one partition."""
 
@@ -19,7 +17,7 @@ class FetchPartition(Message):
     max_bytes: int = wire(INT32, "most bytes of this partition", unit="bytes")
 
 
-@dataclass(slots=True)
+@message
 class FetchRequest(Request):
     """Reads partitions; waits for data up to a limit."""
 
@@ -34,7 +32,7 @@ class FetchRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class FetchPartitionResult(Message):
     """The records of one partition."""
 
@@ -54,7 +52,7 @@ class FetchPartitionResult(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class FetchResponse(Message):
     """One result per partition of the request, in its order."""
 

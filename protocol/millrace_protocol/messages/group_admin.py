@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import BYTES, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 _GROUP = "group name"
 _ERROR = "error of this group (W-7)"
@@ -13,14 +11,14 @@ _SENTENCE = "the reason, for a person"
 _STATE = "Empty, PreparingRebalance, CompletingRebalance, Stable or Dead"
 
 
-@dataclass(slots=True)
+@message
 class ListGroupsRequest(Request):
     """Asks which groups this broker coordinates."""
 
     states: tuple[str, ...] = wire(array_of(STRING), "only those in one of these; none for all")
 
 
-@dataclass(slots=True)
+@message
 class ListedGroup(Message):
     """One group."""
 
@@ -30,21 +28,21 @@ class ListedGroup(Message):
     members: int = wire(INT32, "number of members")
 
 
-@dataclass(slots=True)
+@message
 class ListGroupsResponse(Message):
     """The groups, by name."""
 
     groups: tuple[ListedGroup, ...] = wire(array_of(ListedGroup), "the groups")
 
 
-@dataclass(slots=True)
+@message
 class DescribeGroupsRequest(Request):
     """Asks for groups and their members."""
 
     groups: tuple[str, ...] = wire(array_of(STRING), "group names")
 
 
-@dataclass(slots=True)
+@message
 class DescribedMember(Message):
     """One member."""
 
@@ -56,7 +54,7 @@ class DescribedMember(Message):
     assignment: bytes = wire(BYTES, "its assignment")
 
 
-@dataclass(slots=True)
+@message
 class DescribedGroup(Message):
     """One group; Dead, without members, when there is no such group."""
 
@@ -71,21 +69,21 @@ class DescribedGroup(Message):
     members: tuple[DescribedMember, ...] = wire(array_of(DescribedMember), "the members")
 
 
-@dataclass(slots=True)
+@message
 class DescribeGroupsResponse(Message):
     """One description per group, in the request's order."""
 
     groups: tuple[DescribedGroup, ...] = wire(array_of(DescribedGroup), "the descriptions")
 
 
-@dataclass(slots=True)
+@message
 class DeleteGroupsRequest(Request):
     """Deletes groups without members, and their committed offsets."""
 
     groups: tuple[str, ...] = wire(array_of(STRING), "group names")
 
 
-@dataclass(slots=True)
+@message
 class DeletedGroup(Message):
     """The result of one group."""
 
@@ -94,7 +92,7 @@ class DeletedGroup(Message):
     error_message: str | None = wire(NULLABLE_STRING, _SENTENCE)
 
 
-@dataclass(slots=True)
+@message
 class DeleteGroupsResponse(Message):
     """One result per group, in the request's order."""
 

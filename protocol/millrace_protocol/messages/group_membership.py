@@ -7,10 +7,8 @@ not read (`consumer_protocol`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import BOOLEAN, BYTES, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 NO_GENERATION = -1
 """Of a member that is not in the group yet, and of commits by no member."""
@@ -21,14 +19,14 @@ _INSTANCE = "name of a static member, which keeps its place over a restart; null
 _GENERATION = "the generation the member joined"
 
 
-@dataclass(slots=True)
+@message
 class FindCoordinatorRequest(Request):
     """Asks for the coordinators of groups."""
 
     groups: tuple[str, ...] = wire(array_of(STRING), "group names")
 
 
-@dataclass(slots=True)
+@message
 class FoundCoordinator(Message):
     """The coordinator of one group."""
 
@@ -40,14 +38,14 @@ class FoundCoordinator(Message):
     port: int = wire(INT32, "its port; -1 on error")
 
 
-@dataclass(slots=True)
+@message
 class FindCoordinatorResponse(Message):
     """One result per group, in the request's order."""
 
     coordinators: tuple[FoundCoordinator, ...] = wire(array_of(FoundCoordinator), "the results")
 
 
-@dataclass(slots=True)
+@message
 class JoinProtocol(Message):
     """A way of assigning partitions that a member supports."""
 
@@ -55,7 +53,7 @@ class JoinProtocol(Message):
     metadata: bytes = wire(BYTES, "bytes for the leader")
 
 
-@dataclass(slots=True)
+@message
 class JoinGroupRequest(Request):
     """Joins a group, or joins it again; the response comes when all members have joined."""
 
@@ -73,7 +71,7 @@ class JoinGroupRequest(Request):
     reason: str | None = wire(NULLABLE_STRING, "reason, for the broker's log")
 
 
-@dataclass(slots=True)
+@message
 class JoinedMember(Message):
     """A member, as the leader sees it."""
 
@@ -82,7 +80,7 @@ class JoinedMember(Message):
     metadata: bytes = wire(BYTES, "its metadata for the chosen protocol")
 
 
-@dataclass(slots=True)
+@message
 class JoinGroupResponse(Message):
     """The new generation; or, with generation -1, the id to join with."""
 
@@ -99,7 +97,7 @@ class JoinGroupResponse(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class MemberAssignment(Message):
     """The assignment of one member."""
 
@@ -107,7 +105,7 @@ class MemberAssignment(Message):
     assignment: bytes = wire(BYTES, "its assignment")
 
 
-@dataclass(slots=True)
+@message
 class SyncGroupRequest(Request):
     """Asks for the assignment; the leader's request brings those of all members."""
 
@@ -126,7 +124,7 @@ class SyncGroupRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class SyncGroupResponse(Message):
     """The member's assignment."""
 
@@ -135,7 +133,7 @@ class SyncGroupResponse(Message):
     assignment: bytes = wire(BYTES, "the assignment; empty when there is none")
 
 
-@dataclass(slots=True)
+@message
 class HeartbeatRequest(Request):
     """Renews the session of a member."""
 
@@ -145,12 +143,12 @@ class HeartbeatRequest(Request):
     instance_id: str | None = wire(NULLABLE_STRING, _INSTANCE)
 
 
-@dataclass(slots=True)
+@message
 class HeartbeatResponse(Message):
     """The member is in the group, and nothing has changed."""
 
 
-@dataclass(slots=True)
+@message
 class LeavingMember(Message):
     """A member by its id, or by the name of its instance."""
 
@@ -159,7 +157,7 @@ class LeavingMember(Message):
     reason: str | None = wire(NULLABLE_STRING, "reason, for the broker's log")
 
 
-@dataclass(slots=True)
+@message
 class LeaveGroupRequest(Request):
     """Removes members from a group; the others take over their partitions."""
 
@@ -167,7 +165,7 @@ class LeaveGroupRequest(Request):
     members: tuple[LeavingMember, ...] = wire(array_of(LeavingMember), "the members that leave")
 
 
-@dataclass(slots=True)
+@message
 class LeftMember(Message):
     """The result of one member."""
 
@@ -177,7 +175,7 @@ class LeftMember(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
 
 
-@dataclass(slots=True)
+@message
 class LeaveGroupResponse(Message):
     """One result per member, in the request's order."""
 

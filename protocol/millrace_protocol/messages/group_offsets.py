@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 _GROUP = "group name"
 _ERROR = "error of this partition (W-7)"
 _SENTENCE = "the reason, for a person"
 
 
-@dataclass(slots=True)
+@message
 class CommitPartition(Message):
     """The committed offset of one partition."""
 
@@ -23,7 +21,7 @@ class CommitPartition(Message):
     metadata: str | None = wire(NULLABLE_STRING, "text of the client, stored beside the offset")
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitRequest(Request):
     """Commits offsets, as a member or to a group without members."""
 
@@ -36,7 +34,7 @@ class OffsetCommitRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class CommittedPartition(Message):
     """The result of one partition."""
 
@@ -46,14 +44,14 @@ class CommittedPartition(Message):
     error_message: str | None = wire(NULLABLE_STRING, _SENTENCE)
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitResponse(Message):
     """One result per partition, in the request's order; the commits are durable."""
 
     partitions: tuple[CommittedPartition, ...] = wire(array_of(CommittedPartition), "the results")
 
 
-@dataclass(slots=True)
+@message
 class GroupPartition(Message):
     """One partition."""
 
@@ -61,7 +59,7 @@ class GroupPartition(Message):
     partition: int = wire(INT32, "partition number")
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchRequest(Request):
     """Asks for the committed offsets of a group."""
 
@@ -72,7 +70,7 @@ class OffsetFetchRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class CommittedOffset(Message):
     """The committed offset of one partition."""
 
@@ -88,14 +86,14 @@ class CommittedOffset(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchResponse(Message):
     """One result per partition, in the request's order."""
 
     partitions: tuple[CommittedOffset, ...] = wire(array_of(CommittedOffset), "the results")
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteRequest(Request):
     """Deletes committed offsets of topics that no member subscribes to."""
 
@@ -103,7 +101,7 @@ class OffsetDeleteRequest(Request):
     partitions: tuple[GroupPartition, ...] = wire(array_of(GroupPartition), "the partitions")
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteResponse(Message):
     """One result per partition, in the request's order."""
 

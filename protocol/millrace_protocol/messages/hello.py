@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import INT16, INT32, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class HelloRequest(Request):
     """Names the client, and asks for the broker's apis and limits."""
 
@@ -16,7 +14,7 @@ class HelloRequest(Request):
     software_version: str = wire(STRING, "version of the client library")
 
 
-@dataclass(slots=True)
+@message
 class ApiRange(Message):
     """The versions of one api, both ends included."""
 
@@ -25,7 +23,7 @@ class ApiRange(Message):
     max_version: int = wire(INT16, "highest version")
 
 
-@dataclass(slots=True)
+@message
 class HelloResponse(Message):
     """The broker, its apis and its limits."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class EpochPartition(Message):
     """A partition, and an epoch whose end is wanted."""
 
@@ -18,7 +16,7 @@ class EpochPartition(Message):
     leader_epoch: int = wire(INT32, "the epoch of a record that the client has read")
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderEpochRequest(Request):
     """Asks where epochs end in the logs of leaders; each entry is answered separately."""
 
@@ -27,7 +25,7 @@ class OffsetForLeaderEpochRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class EpochEndResult(Message):
     """Where an epoch ends in one partition."""
 
@@ -41,7 +39,7 @@ class EpochEndResult(Message):
     end_offset: int = wire(INT64, "offset behind its last record; -1 for none")
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderEpochResponse(Message):
     """One result per entry of the request, in its order."""
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 LATEST = -1
 """Asks for the high watermark: the offset of the next record to become readable."""
@@ -15,7 +13,7 @@ MAX_TIMESTAMP = -3
 """Asks for the record with the largest timestamp."""
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsPartition(Message):
     """A partition, and a time or a named offset."""
 
@@ -28,7 +26,7 @@ class ListOffsetsPartition(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsRequest(Request):
     """Asks for offsets; each entry is answered separately."""
 
@@ -37,7 +35,7 @@ class ListOffsetsRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsResult(Message):
     """The offset that was found."""
 
@@ -54,7 +52,7 @@ class ListOffsetsResult(Message):
     leader_epoch: int = wire(INT32, "epoch of the partition's leader")
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsResponse(Message):
     """One result per entry of the request, in its order."""
 

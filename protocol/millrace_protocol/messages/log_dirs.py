@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsRequest(Request):
     """Asks a broker for its data directories."""
 
@@ -17,7 +15,7 @@ class DescribeLogDirsRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class LogDirPartition(Message):
     """One partition in a directory."""
 
@@ -31,7 +29,7 @@ class LogDirPartition(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class LogDir(Message):
     """One data directory."""
 
@@ -47,7 +45,7 @@ class LogDir(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsResponse(Message):
     """The directories of the broker that was asked."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 from millrace_protocol.primitives import (
     BOOLEAN,
@@ -13,10 +12,10 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class MetadataRequest(Request):
     """Asks for the brokers, and for some or all topics."""
 
@@ -25,7 +24,7 @@ class MetadataRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class BrokerMetadata(Message):
     """One broker and its address."""
 
@@ -35,7 +34,7 @@ class BrokerMetadata(Message):
     rack: str | None = wire(NULLABLE_STRING, "where the broker is; null if it does not say")
 
 
-@dataclass(slots=True)
+@message
 class PartitionMetadata(Message):
     """One partition and its replicas."""
 
@@ -47,7 +46,7 @@ class PartitionMetadata(Message):
     isr: tuple[int, ...] = wire(array_of(INT32), "replicas in sync with the leader")
 
 
-@dataclass(slots=True)
+@message
 class TopicMetadata(Message):
     """One topic."""
 
@@ -61,7 +60,7 @@ class TopicMetadata(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class MetadataResponse(Message):
     """The cluster, as far as this broker knows it."""
 

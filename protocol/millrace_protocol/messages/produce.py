@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, RECORDS, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class ProducePartition(Message):
     """A batch for one partition."""
 
@@ -17,7 +15,7 @@ class ProducePartition(Message):
     records: bytes | memoryview = wire(RECORDS, "exactly one record batch (W-5)", unit="bytes")
 
 
-@dataclass(slots=True)
+@message
 class ProduceRequest(Request):
     """Appends batches; `acks` chooses when the broker responds."""
 
@@ -30,7 +28,7 @@ class ProduceRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class ProducePartitionResult(Message):
     """The result of one partition's batch."""
 
@@ -47,7 +45,7 @@ class ProducePartitionResult(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ProduceResponse(Message):
     """One result per partition of the request, in its order."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import INT16, INT64
-from millrace_protocol.schema import Message, Request, wire
+from millrace_protocol.schema import Message, Request, message, wire
 
 
-@dataclass(slots=True)
+@message
 class InitProducerIdRequest(Request):
     """Asks for a new producer id, or for the next epoch of one that the client holds."""
 
@@ -16,7 +14,7 @@ class InitProducerIdRequest(Request):
     producer_epoch: int = wire(INT16, "the epoch the client holds; -1 with a new id")
 
 
-@dataclass(slots=True)
+@message
 class InitProducerIdResponse(Message):
     """The identity to write with; sequence numbers start at 0 for each partition."""
 

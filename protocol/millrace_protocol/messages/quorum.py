@@ -7,7 +7,6 @@ an epoch is begun (KIP-996), and a snapshot replaces the front of the log (KIP-6
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 from millrace_protocol.primitives import (
     BOOLEAN,
@@ -19,10 +18,10 @@ from millrace_protocol.primitives import (
     RECORDS,
     UUID,
 )
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class QuorumRequest(Request):
     """Base of what one replica of the metadata log sends another one."""
 
@@ -31,7 +30,7 @@ class QuorumRequest(Request):
     epoch: int = wire(INT32, "the sender's epoch")
 
 
-@dataclass(slots=True)
+@message
 class QuorumResponse(Message):
     """Base of the responses. The receiver's epoch may be newer than the request's."""
 
@@ -40,7 +39,7 @@ class QuorumResponse(Message):
     leader_id: int = wire(INT32, "the leader of that epoch; -1 if the receiver knows none")
 
 
-@dataclass(slots=True)
+@message
 class VoteRequest(QuorumRequest):
     """Asks for a vote, or whether one would be given."""
 
@@ -54,24 +53,24 @@ class VoteRequest(QuorumRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class VoteResponse(QuorumResponse):
     """Whether the receiver votes for the sender."""
 
     is_granted: bool = wire(BOOLEAN, "whether it does; of a pre-vote, whether it would")
 
 
-@dataclass(slots=True)
+@message
 class BeginQuorumEpochRequest(QuorumRequest):
     """The sender leads in its epoch. It is sent again until the voter fetches."""
 
 
-@dataclass(slots=True)
+@message
 class BeginQuorumEpochResponse(QuorumResponse):
     """A newer epoch in it means that the sender no longer leads."""
 
 
-@dataclass(slots=True)
+@message
 class EndQuorumEpochRequest(QuorumRequest):
     """The sender no longer leads in its epoch."""
 
@@ -80,12 +79,12 @@ class EndQuorumEpochRequest(QuorumRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class EndQuorumEpochResponse(QuorumResponse):
     """Says no more than the receiver's epoch and leader."""
 
 
-@dataclass(slots=True)
+@message
 class QuorumFetchRequest(QuorumRequest):
     """Asks for the metadata log from an offset on; the sender has all before it on the disk."""
 
@@ -95,7 +94,7 @@ class QuorumFetchRequest(QuorumRequest):
     high_watermark: int = wire(INT64, "end of what the sender knows to be committed")
 
 
-@dataclass(slots=True)
+@message
 class QuorumFetchResponse(QuorumResponse):
     """Records, where the logs part, or the snapshot that the sender needs first.
 
@@ -120,7 +119,7 @@ class QuorumFetchResponse(QuorumResponse):
     )
 
 
-@dataclass(slots=True)
+@message
 class FetchSnapshotRequest(Request):
     """Asks for a part of a snapshot of the metadata log. A snapshot never changes."""
 
@@ -130,7 +129,7 @@ class FetchSnapshotRequest(Request):
     max_bytes: int = wire(INT32, "most bytes of the part", unit="bytes")
 
 
-@dataclass(slots=True)
+@message
 class FetchSnapshotResponse(Message):
     """A part of the snapshot."""
 
@@ -141,12 +140,12 @@ class FetchSnapshotResponse(Message):
     data: bytes = wire(BYTES, "the part; the last one ends at size")
 
 
-@dataclass(slots=True)
+@message
 class DescribeQuorumRequest(Request):
     """Asks for the state of the metadata quorum."""
 
 
-@dataclass(slots=True)
+@message
 class QuorumReplica(Message):
     """One replica of the metadata log, as the leader sees it."""
 
@@ -162,7 +161,7 @@ class QuorumReplica(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeQuorumResponse(Message):
     """The leader of the metadata log, and how far each replica has come."""
 

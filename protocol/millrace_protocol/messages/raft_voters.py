@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 from millrace_protocol.primitives import INT16, INT32, NULLABLE_STRING, UUID
-from millrace_protocol.schema import Message, Request, wire
+from millrace_protocol.schema import Message, Request, message, wire
 
 _DIRECTORY = "directory of its metadata log; zero for that which is known"
 
 
-@dataclass(slots=True)
+@message
 class AddRaftVoterRequest(Request):
     """Gives a registered broker a vote in the metadata quorum."""
 
@@ -19,7 +18,7 @@ class AddRaftVoterRequest(Request):
     directory_id: uuid.UUID = wire(UUID, _DIRECTORY)
 
 
-@dataclass(slots=True)
+@message
 class AddRaftVoterResponse(Message):
     """Says that the change is committed."""
 
@@ -27,7 +26,7 @@ class AddRaftVoterResponse(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
 
 
-@dataclass(slots=True)
+@message
 class RemoveRaftVoterRequest(Request):
     """Takes the vote of a broker, which follows the quorum from then on."""
 
@@ -35,7 +34,7 @@ class RemoveRaftVoterRequest(Request):
     directory_id: uuid.UUID = wire(UUID, _DIRECTORY)
 
 
-@dataclass(slots=True)
+@message
 class RemoveRaftVoterResponse(Message):
     """Says that the change is committed."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class PartitionReassignment(Message):
     """The replicas that a partition is to have."""
 
@@ -20,7 +18,7 @@ class PartitionReassignment(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionReassignmentsRequest(Request):
     """Begins, replaces or cancels reassignments, each separately."""
 
@@ -32,7 +30,7 @@ class AlterPartitionReassignmentsRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class ReassignmentResult(Message):
     """The result of one partition."""
 
@@ -42,14 +40,14 @@ class ReassignmentResult(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionReassignmentsResponse(Message):
     """One result per partition, in the request's order. A success says that it has begun."""
 
     partitions: tuple[ReassignmentResult, ...] = wire(array_of(ReassignmentResult), "the results")
 
 
-@dataclass(slots=True)
+@message
 class ListPartitionReassignmentsRequest(Request):
     """Asks for the reassignments that are in progress."""
 
@@ -58,7 +56,7 @@ class ListPartitionReassignmentsRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class OngoingReassignment(Message):
     """A partition that is being reassigned."""
 
@@ -76,7 +74,7 @@ class OngoingReassignment(Message):
     isr: tuple[int, ...] = wire(array_of(INT32), "those of them that are in sync")
 
 
-@dataclass(slots=True)
+@message
 class ListPartitionReassignmentsResponse(Message):
     """The reassignments in progress, by topic and partition. A topic that is not there has none."""
 

@@ -7,7 +7,6 @@ changed, and the leader remembers the others (KIP-227, without ids).
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 from millrace_protocol.primitives import (
     BOOLEAN,
@@ -18,10 +17,10 @@ from millrace_protocol.primitives import (
     RECORDS,
     UUID,
 )
-from millrace_protocol.schema import BrokerRequest, Message, array_of, wire
+from millrace_protocol.schema import BrokerRequest, Message, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class ReplicaFetchPartition(Message):
     """How far the follower's log of one partition goes."""
 
@@ -37,7 +36,7 @@ class ReplicaFetchPartition(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ForgottenPartition(Message):
     """A partition that the follower no longer fetches here."""
 
@@ -45,7 +44,7 @@ class ForgottenPartition(Message):
     partition: int = wire(INT32, "partition number")
 
 
-@dataclass(slots=True)
+@message
 class ReplicaFetchRequest(BrokerRequest):
     """Changes what the connection fetches, then waits for records of any of it."""
 
@@ -64,7 +63,7 @@ class ReplicaFetchRequest(BrokerRequest):
     )
 
 
-@dataclass(slots=True)
+@message
 class ReplicaFetchPartitionResult(Message):
     """Records, a new high watermark, where the logs part, or an error."""
 
@@ -85,7 +84,7 @@ class ReplicaFetchPartitionResult(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class ReplicaFetchResponse(Message):
     """The partitions with something to tell; of the others nothing has changed."""
 

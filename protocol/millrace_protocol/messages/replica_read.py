@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, RECORDS, UUID
-from millrace_protocol.schema import Message, Request, wire
+from millrace_protocol.schema import Message, Request, message, wire
 
 
-@dataclass(slots=True)
+@message
 class ReplicaReadRequest(Request):
     """Asks for committed records of any replica, leader or follower."""
 
@@ -19,7 +18,7 @@ class ReplicaReadRequest(Request):
     max_bytes: int = wire(INT32, "most bytes of records in the response", unit="bytes")
 
 
-@dataclass(slots=True)
+@message
 class ReplicaReadResponse(Message):
     """Batches as they are on the disk."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, NULLABLE_STRING
-from millrace_protocol.schema import Message, Request, wire
+from millrace_protocol.schema import Message, Request, message, wire
 
 
-@dataclass(slots=True)
+@message
 class RetireBrokerRequest(Request):
     """Moves all replicas of a broker to others, and then unregisters it.
 
@@ -18,7 +16,7 @@ class RetireBrokerRequest(Request):
     node_id: int = wire(INT32, "id of the broker")
 
 
-@dataclass(slots=True)
+@message
 class RetireBrokerResponse(Message):
     """How far the retirement is."""
 

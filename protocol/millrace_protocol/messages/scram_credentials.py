@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import BYTES, INT8, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class DescribeUserScramCredentialsRequest(Request):
     """Asks which users there are. No response tells what a password is made of."""
 
@@ -17,7 +15,7 @@ class DescribeUserScramCredentialsRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class CredentialInfo(Message):
     """A password of a user."""
 
@@ -25,7 +23,7 @@ class CredentialInfo(Message):
     iterations: int = wire(INT32, "how often the password is hashed")
 
 
-@dataclass(slots=True)
+@message
 class DescribedUser(Message):
     """One user."""
 
@@ -37,14 +35,14 @@ class DescribedUser(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeUserScramCredentialsResponse(Message):
     """The users asked for, in that order, or all by name."""
 
     users: tuple[DescribedUser, ...] = wire(array_of(DescribedUser), "the users")
 
 
-@dataclass(slots=True)
+@message
 class CredentialDeletion(Message):
     """A password that is to go. A user without one is no user any more."""
 
@@ -52,7 +50,7 @@ class CredentialDeletion(Message):
     mechanism: int = wire(INT8, "1: SCRAM-SHA-256, 2: SCRAM-SHA-512")
 
 
-@dataclass(slots=True)
+@message
 class CredentialUpsertion(Message):
     """A password that is new, or takes the place of another. The client salts it (RFC 5802)."""
 
@@ -63,7 +61,7 @@ class CredentialUpsertion(Message):
     salted_password: bytes = wire(BYTES, "SaltedPassword of RFC 5802")
 
 
-@dataclass(slots=True)
+@message
 class AlterUserScramCredentialsRequest(Request):
     """Sets and removes passwords. All changes of one user are made, or none."""
 
@@ -71,7 +69,7 @@ class AlterUserScramCredentialsRequest(Request):
     upsertions: tuple[CredentialUpsertion, ...] = wire(array_of(CredentialUpsertion), "to set")
 
 
-@dataclass(slots=True)
+@message
 class AlteredUser(Message):
     """The result of one user."""
 
@@ -80,7 +78,7 @@ class AlteredUser(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
 
 
-@dataclass(slots=True)
+@message
 class AlterUserScramCredentialsResponse(Message):
     """One result per user, in the order in which the request names them first."""
 

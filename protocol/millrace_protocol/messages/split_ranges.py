@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 PIECES_MAX = 2_000
 """How many pieces one answer holds, of all its partitions together (W-4.23.2)."""
 
 
-@dataclass(slots=True)
+@message
 class PartitionRange(Message):
     """A range to cut."""
 
@@ -22,7 +20,7 @@ class PartitionRange(Message):
     piece_bytes: int = wire(INT64, "size of a piece; at least 1", unit="bytes")
 
 
-@dataclass(slots=True)
+@message
 class SplitRangesRequest(Request):
     """Asks for the pieces of ranges."""
 
@@ -31,7 +29,7 @@ class SplitRangesRequest(Request):
     )
 
 
-@dataclass(slots=True)
+@message
 class RangePiece(Message):
     """One piece. It begins where the one before it ends, the first where the range begins."""
 
@@ -39,7 +37,7 @@ class RangePiece(Message):
     size_bytes: int = wire(INT64, "bytes on the broker's disk", unit="bytes")
 
 
-@dataclass(slots=True)
+@message
 class PartitionPieces(Message):
     """The pieces of one range."""
 
@@ -53,7 +51,7 @@ class PartitionPieces(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class SplitRangesResponse(Message):
     """One result per range, in its order."""
 

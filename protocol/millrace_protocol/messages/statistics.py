@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millrace_protocol.primitives import INT16, INT32, INT64, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, message, wire
 
 
-@dataclass(slots=True)
+@message
 class DescribeStatisticsRequest(Request):
     """Asks a broker for its metrics."""
 
     prefix: str = wire(STRING, "only metrics whose names begin with this; empty for all")
 
 
-@dataclass(slots=True)
+@message
 class MetricSample(Message):
     """The value of a metric under one set of labels."""
 
@@ -30,7 +28,7 @@ class MetricSample(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribedMetric(Message):
     """One metric with all its samples."""
 
@@ -50,7 +48,7 @@ class DescribedMetric(Message):
     )
 
 
-@dataclass(slots=True)
+@message
 class DescribeStatisticsResponse(Message):
     """The metrics of the broker that was asked."""
 
