@@ -119,6 +119,9 @@ class Fetcher:
             self.last_fetch_ms = now_ms = monotonic_ms()
             self._counters.on_response(now_ms - sent_ms)
             self._positions.on_fetched(fetch, answer.partitions, now_ms)
+            if self._positions.is_ready and not fetch.hot:
+                # The answer of a long poll is for a reader that waits: before the next is sent.
+                self.data.set()
             self._tell_resets()
         self._tell_failures()
         self._wake.set()
