@@ -156,8 +156,8 @@ class Durability:
     def reserve(self) -> None:
         """Reserves the space that the active segment wants, unless a flush is there to do it.
 
-        Blocking, for some 30 us: it changes the inode alone, and a flush in flight would be waited
-        for. Without room on the disk nothing is reserved. Raises any other `OSError`.
+        Blocking, for 30 to 90 us, and longer beside a flush, which has the file's inode: while one
+        is in flight nothing is reserved. Neither is on a full disk. Raises any other `OSError`.
         """
         config, active = self._state.config, self._state.chain.active
         if self._ticket is not None or not config.preallocate:
