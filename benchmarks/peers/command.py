@@ -34,7 +34,10 @@ PEERS: dict[str, type[Contestant]] = {
     "redis": Redis,
     "nats": Nats,
 }
-PACKAGES = ("confluent-kafka", "aiokafka", "redis", "hiredis", "nats-py", "pyspark", "pyarrow")
+PACKAGES = (
+    *("millrace-native", "confluent-kafka", "aiokafka", "redis", "hiredis", "nats-py"),
+    *("pyspark", "pyarrow"),
+)
 
 
 def parser() -> argparse.ArgumentParser:
