@@ -145,7 +145,10 @@ def page_shell(directory: Path) -> Iterator[Shell]:
     work.mkdir()
     (work / "examples").symlink_to(ROOT / "examples")
     path = os.pathsep.join([str(binaries), str(Path(sys.executable).parent), os.environ["PATH"]])
-    shell = Shell(work, {**os.environ, "PATH": path, "TERM": "dumb"})
+    environment = {**os.environ, "PATH": path, "TERM": "dumb"}
+    # Users have buffers, and so a chance of lines in another order.
+    environment.pop("PYTHONUNBUFFERED", None)
+    shell = Shell(work, environment)
     try:
         yield shell
     finally:

@@ -139,6 +139,8 @@ def _run(settings: SqlSettings, query: Query, topics: list[str], progress: Progr
                 query, datasets, may_read_files=settings.may_read_files
             ) as rows:
                 _write(settings, rows, display)
+        # A warning stands behind the rows that it is about, also where both go to one pipe.
+        sys.stdout.flush()
         for each in datasets.values():
             _warn_of_corrupt(each, progress)
     except ConfigError as error:
