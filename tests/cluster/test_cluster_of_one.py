@@ -22,7 +22,9 @@ ARCHIVE = Path(__file__).parent / "data" / "single_broker.tar.xz"
 def old_data(tmp_path: Path) -> Path:
     """The directory, as the older broker left it."""
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path / "data", filter="data")
+        # A keyword argument for it came with Python 3.11.4.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(tmp_path / "data")
     return tmp_path / "data"
 
 

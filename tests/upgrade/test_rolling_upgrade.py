@@ -35,7 +35,9 @@ def previous(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if archive.returncode:
         pytest.skip(f"needs the commit {commit} in git: {archive.stderr.decode().strip()}")
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-        files.extractall(tmp_path / "previous", filter="data")
+        # A keyword argument for it came with Python 3.11.4.
+        files.extraction_filter = getattr(tarfile, "data_filter", None)
+        files.extractall(tmp_path / "previous")
     return checkout_at(tmp_path / "previous").environment["PYTHONPATH"]
 
 
