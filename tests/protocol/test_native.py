@@ -140,6 +140,13 @@ def test_many_records_are_the_same_bytes_and_columns(count: int) -> None:
     assert found == expected
 
 
+def test_a_large_first_record_reserves_no_memory_for_the_others() -> None:
+    # 16 MiB for each of them would be 16 TiB.
+    values: list[bytes | None] = [b"x" * (16 << 20), *[b""] * (1 << 20)]
+    batch = millrace_native.encode_columns(values, 1, None, None, HEADER_SIZE)[0]
+    assert len(batch) < 32 << 20
+
+
 @pytest.mark.parametrize(
     "columns",
     [

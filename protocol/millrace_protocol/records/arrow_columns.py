@@ -20,7 +20,7 @@ HEADER_TYPE: Final = pa.struct(
     [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
 )
 
-_NONE: Final = pa.array([], HEADER_TYPE)
+_NO_HEADERS: Final = pa.array([], HEADER_TYPE)
 
 
 def binary_column(flat: memoryview, positions: _Integers, sizes: _Integers) -> pa.BinaryArray:
@@ -81,7 +81,11 @@ def header_column(counts: _Integers, lists: Sequence[Headers]) -> pa.ListArray:
     if not lists:
         no_bounds = pa.py_buffer(np.zeros(len(counts) + 1, np.int32))
         return pa.Array.from_buffers(
-            pa.list_(HEADER_TYPE), len(counts), [None, no_bounds], null_count=0, children=[_NONE]
+            pa.list_(HEADER_TYPE),
+            len(counts),
+            [None, no_bounds],
+            null_count=0,
+            children=[_NO_HEADERS],
         )
     ends = np.cumsum(counts)
     names = [name for headers in lists for name, _ in headers]

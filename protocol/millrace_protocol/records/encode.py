@@ -196,7 +196,7 @@ def _encoded(
 ) -> tuple[bytearray, int, int]:
     """Return room for a header with the encoded records, their first time and the greatest."""
     if native.compiled is not None:
-        found = native.compiled.encode_records(values, timestamps_ms, keys, headers, HEADER_SIZE)
+        found = native.compiled.encode_columns(values, timestamps_ms, keys, headers, HEADER_SIZE)
         if found is not None:
             return found
     if isinstance(timestamps_ms, int):

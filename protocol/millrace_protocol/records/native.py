@@ -46,7 +46,7 @@ class Compiled(Protocol):
     ) -> None:
         """Copies fields into `data`, one behind the other, and their bounds into `offsets`."""
 
-    def encode_records(
+    def encode_columns(
         self, values: Any, timestamps: Any, keys: Any, headers: Any, room: int, /
     ) -> tuple[bytearray, int, int] | None:
         """Returns `room` zeros and the records, the first time and the greatest."""

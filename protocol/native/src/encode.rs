@@ -7,6 +7,8 @@ use crate::varint::{put_number, size_of};
 
 /// What a record takes besides its key and value, as a rule.
 const OVERHEAD: usize = 18;
+/// The most that is allocated by the size of the first record. Others may be far smaller.
+const FIRST_BYTES_MAX: usize = 1 << 20;
 
 /// Encode columns as consecutive records, behind `room` zeros for the header of their batch.
 ///
@@ -14,7 +16,7 @@ const OVERHEAD: usize = 18;
 /// the first timestamp and the greatest; or None where a column holds what only the Python encoder
 /// may judge.
 #[pyfunction]
-pub fn encode_records<'py>(
+pub fn encode_columns<'py>(
     values: &Bound<'py, PyAny>,
     timestamps: &Bound<'py, PyAny>,
     keys: Option<&Bound<'py, PyAny>>,
@@ -50,7 +52,8 @@ pub fn encode_records<'py>(
         let size = 1 + size_of(time_delta) + size_of(offset_delta);
         let size = size + key.size() + value.size() + tail.len();
         if row == 0 {
-            bytes.reserve((size + OVERHEAD) * values.len());
+            let expected = (size + OVERHEAD).saturating_mul(values.len());
+            bytes.reserve(expected.min(FIRST_BYTES_MAX));
         }
         put_number(&mut bytes, size as i64);
         bytes.push(0);

@@ -12,11 +12,12 @@ mod varint;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+// The buffers of `gather` rely on the lock of the interpreter.
+#[pymodule(gil_used = true)]
 fn millrace_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(columns::read_records, module)?)?;
-    module.add_function(wrap_pyfunction!(encode::encode_records, module)?)?;
+    module.add_function(wrap_pyfunction!(encode::encode_columns, module)?)?;
     module.add_function(wrap_pyfunction!(gather::read_fields, module)?)?;
     module.add_function(wrap_pyfunction!(gather::gather, module)?)?;
     Ok(())
