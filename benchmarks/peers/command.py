@@ -35,8 +35,14 @@ PEERS: dict[str, type[Contestant]] = {
     "nats": Nats,
 }
 PACKAGES = (
-    *("millrace-native", "confluent-kafka", "aiokafka", "redis", "hiredis", "nats-py"),
-    *("pyspark", "pyarrow"),
+    "millrace-native",
+    "confluent-kafka",
+    "aiokafka",
+    "redis",
+    "hiredis",
+    "nats-py",
+    "pyspark",
+    "pyarrow",
 )
 
 

@@ -120,7 +120,7 @@ class Fetcher:
             self._counters.on_response(now_ms - sent_ms)
             self._positions.on_fetched(fetch, answer.partitions, now_ms)
             if self._positions.is_ready and not fetch.hot:
-                # The answer of a long poll is for a reader that waits: before the next is sent.
+                # A reader waits for this response: it goes on before the next long poll is sent.
                 self.data.set()
             self._tell_resets()
         self._tell_failures()

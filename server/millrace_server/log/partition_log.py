@@ -266,6 +266,7 @@ class PartitionLog:
             ):
                 active = roll(state, durability)
             if state.config.durability == "os":
+                # With fsync each flush reserves, in its thread.
                 durability.reserve()
             active.write(batch)
         except OSError as error:
