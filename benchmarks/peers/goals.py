@@ -47,9 +47,14 @@ class Result:
     ratio: Spread | None
 
     @property
+    def reached(self) -> Spread | None:
+        """What is held against the limit."""
+        return self.ours if self.goal.theirs is None else self.ratio
+
+    @property
     def met(self) -> bool | None:
         """None where nothing was measured."""
-        found = self.ours if self.goal.theirs is None else self.ratio
+        found = self.reached
         if found is None:
             return None
         if self.goal.at_least:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.peers.bounds import bound_of
 from benchmarks.peers.charts import charts
 from benchmarks.peers.goals import Result, results
 from benchmarks.peers.plots import Chart, svg
@@ -38,7 +39,11 @@ def write(run: Run, directory: Path) -> None:
 
 def markdown(run: Run, drawn: Sequence[Chart] = ()) -> str:
     """The page; it refers to the charts that were drawn."""
-    lines = [_INTRODUCTION, "## Goals", "", *_goals(results(run)), ""]
+    found = results(run)
+    lines = [_INTRODUCTION, "## Goals", "", *_goals(found), ""]
+    missed = [result for result in found if result.met is False]
+    if missed:
+        lines += ["### What bounds the goals that are missed", "", *map(_missed, missed), ""]
     lines += ["## Machine and servers", "", "| | |", "|---|---|"]
     facts = {**run.machine, **run.options}
     lines += [f"| {name} | {value} |" for name, value in facts.items()]
@@ -78,6 +83,11 @@ def _goals(found: Sequence[Result]) -> Iterator[str]:
             _VERDICTS[result.met],
         )
         yield f"| {' | '.join(cells)} |"
+
+
+def _missed(result: Result) -> str:
+    goal = result.goal
+    return f"- {goal.title}: {_text(result.reached)}, asked {goal.limit_text}. {bound_of(result)}"
 
 
 def _text(spread: Spread | None) -> str:
