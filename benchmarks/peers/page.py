@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.peers.bounds import bound_of
+from benchmarks.peers.bounds import NOTE, bound_of
 from benchmarks.peers.charts import charts
 from benchmarks.peers.goals import Result, results
 from benchmarks.peers.plots import Chart, svg
@@ -43,7 +43,8 @@ def markdown(run: Run, drawn: Sequence[Chart] = ()) -> str:
     lines = [_INTRODUCTION, "## Goals", "", *_goals(found), ""]
     missed = [result for result in found if result.met is False]
     if missed:
-        lines += ["### What bounds the goals that are missed", "", *map(_missed, missed), ""]
+        lines += ["### What bounds the goals that are missed", "", NOTE, ""]
+        lines += [*map(_missed, missed), ""]
     lines += ["## Machine and servers", "", "| | |", "|---|---|"]
     facts = {**run.machine, **run.options}
     lines += [f"| {name} | {value} |" for name, value in facts.items()]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peers.bounds import BOUNDS
 from benchmarks.peers.command import main
 from benchmarks.peers.goals import CPU, GOALS, PRODUCE, RATE, SMALL, Goal, Result, results
 from benchmarks.peers.page import JSON_NAME, PAGE_NAME, markdown, write
@@ -79,6 +80,15 @@ def test_the_page_has_goals_durabilities_and_counts() -> None:
     assert f"| {OURS} | page cache | 245 (240–250) | 1 234 567 |" in page
     assert "- NATS JetStream: no nats-server on the PATH" in page
     assert not run.failed
+
+
+def test_what_bounds_a_goal_is_on_the_page_where_it_was_missed() -> None:
+    title = "Produce 100 B, send"
+    assert set(BOUNDS) <= {goal.title for goal in GOALS}
+    missed = f"- {title}: 1.4, asked ≥ 1.5. {BOUNDS[title]}"
+    theirs = _row(PRODUCE, 100.0)
+    assert missed in markdown(_run(_row("millrace send", 140.0), theirs)).splitlines()
+    assert BOUNDS[title] not in markdown(_run(_row("millrace send", 150.0), theirs))
 
 
 def test_a_way_without_a_figure_has_an_empty_cell() -> None:
