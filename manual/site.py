@@ -28,6 +28,7 @@ FILES = (
     "deploy/**/*",
     "spark_connector/*.md",
     "benchmarks/*.md",
+    "benchmarks/plots/*.svg",
     "examples/*.py",
 )
 """The pages, and the files that they link to."""
