@@ -101,21 +101,30 @@ def run_blocking(work: Callable[[], Exit]) -> NoReturn:
     raise typer.Exit(_outcome(work))
 
 
-def until_signal(work: Callable[[], Exit]) -> Exit:
-    """Runs blocking work that SIGTERM and SIGHUP end as ^C does, so that it can clean up."""
+def until_signal(work: Callable[[Callable[[], None]], Exit]) -> Exit:
+    """Runs blocking work that SIGTERM and SIGHUP end as ^C does, so that it can clean up.
+
+    The work is given a function that raises `KeyboardInterrupt` if a signal has come. Work that
+    repeats calls it each time: Python drops an exception that is raised in a destructor or in a
+    callback of a library, and a signal may come just there.
+    """
     received: list[int] = []
 
     def on_signal(number: int, frame: object) -> None:
         received.append(number)
         raise KeyboardInterrupt
 
+    def check() -> None:
+        if received:
+            raise KeyboardInterrupt
+
     before = {
         number: signal.signal(number, on_signal)
-        for number in (signal.SIGHUP, signal.SIGTERM)
+        for number in _SIGNALS
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
-        return work()
+        return work(check)
     except KeyboardInterrupt:
         if not received:
             raise

@@ -7,13 +7,20 @@ import io
 import json
 import re
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from millrace.sync import Producer
 from millrace_cli.exits import Exit
+from millrace_cli.sql import duckdb_engine, run
+from millrace_cli.sql.rows import Rows
 from tests.cli.conftest import Millrace, Serving
 
 TIME_MS = 1_700_000_000_000
@@ -255,6 +262,47 @@ def test_follow_prints_the_result_again_after_new_records(
         assert process.stdout.readline() == b"13\t40\n"
         process.send_signal(signal.SIGINT)
         assert process.wait() == Exit.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, Exit.INTERRUPTED),
+        (signal.SIGTERM, Exit.TERMINATED),
+        (signal.SIGHUP, Exit.HUNG_UP),
+    ],
+)
+def test_follow_ends_with_a_signal_whose_exception_was_dropped(
+    millrace: Millrace,
+    clicks: str,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    code: Exit,
+) -> None:
+    """Python drops what is raised in a destructor, and DuckDB has some behind each result."""
+
+    class Closing:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    read = duckdb_engine.running
+
+    @contextmanager
+    def running(*args: Any, **kwargs: Any) -> Iterator[Rows]:
+        with read(*args, **kwargs) as rows:
+            yield rows
+        Closing()
+
+    def sleep(seconds: float) -> None:
+        pytest.fail("it goes on")
+
+    monkeypatch.setattr(duckdb_engine, "running", running)
+    monkeypatch.setattr(run, "time", SimpleNamespace(sleep=sleep))
+    dropped: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda each: dropped.append(each.exc_type))
+    done = millrace("sql", f'SELECT count(*) FROM "{clicks}"', "--follow", "--every", "0.1")
+    assert (done.exit_code, done.stdout) == (code, "12\n")
+    assert dropped == [KeyboardInterrupt]
 
 
 def test_sigterm_ends_a_query_and_leaves_no_file(millrace: Millrace, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def simulate(
         failed = _run(runs, chosen, jobs=processes, is_shown=trace, stops=stop, as_json=as_json)
         return Exit.REFUSED if failed else Exit.OK
 
-    run_blocking(lambda: until_signal(work))
+    run_blocking(lambda: until_signal(lambda check: work()))
 
 
 def _run(

@@ -118,7 +118,7 @@ def sql(
     Needs pip install 'millrace[sql]', with --spark also 'millrace[spark]'.
     """
 
-    def work() -> Exit:
+    def work(check_signals: Callable[[], None]) -> Exit:
         from millrace_cli.sql.run import SqlSettings
 
         if follow and spark:
@@ -135,17 +135,23 @@ def sql(
             allow_files,
             _starter(master, conf) if spark else None,
         )
-        return _query(settings, every_s=every if follow else None, is_quiet=quiet)
+        return _query(settings, every if follow else None, check_signals, is_quiet=quiet)
 
-    run_blocking(lambda: until_signal(lambda: _with_packages(work)))
+    run_blocking(lambda: until_signal(lambda check: _with_packages(lambda: work(check))))
 
 
-def _query(settings: SqlSettings, *, every_s: float | None, is_quiet: bool) -> Exit:
+def _query(
+    settings: SqlSettings,
+    every_s: float | None,
+    check_signals: Callable[[], None],
+    *,
+    is_quiet: bool,
+) -> Exit:
     from millrace_cli.progress import StderrProgress, StderrWarnings
     from millrace_cli.sql.run import follow, run_once
 
     if every_s is not None:
-        return follow(settings, StderrWarnings(), every_s=every_s)
+        return follow(settings, StderrWarnings(), every_s=every_s, check_signals=check_signals)
     return run_once(settings, StderrWarnings() if is_quiet else StderrProgress())
 
 

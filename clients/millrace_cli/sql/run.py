@@ -69,8 +69,17 @@ def run_once(settings: SqlSettings, progress: Progress) -> Exit:
     return Exit.OK
 
 
-def follow(settings: SqlSettings, progress: Progress, *, every_s: float) -> Exit:
-    """Runs the query again whenever its topics have new records, until an interrupt."""
+def follow(
+    settings: SqlSettings,
+    progress: Progress,
+    *,
+    every_s: float,
+    check_signals: Callable[[], None],
+) -> Exit:
+    """Runs the query again whenever its topics have new records, until an interrupt.
+
+    `check_signals` raises `KeyboardInterrupt` for a signal whose own exception was dropped.
+    """
     query = parse_query(settings.text)
     topics = _topics(settings, query)
     if not topics:
@@ -84,6 +93,7 @@ def follow(settings: SqlSettings, progress: Progress, *, every_s: float) -> Exit
             ends = now
             _run(settings, query, topics, progress)
             sys.stdout.flush()
+        check_signals()
         time.sleep(every_s)
 
 
