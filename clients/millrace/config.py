@@ -29,6 +29,7 @@ PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 OutOfRange = Literal["error", "earliest", "latest"]
 Overdue = Literal["pause", "leave"]
 
+_BATCH_BYTES = 1_000_000
 _REQUEST_BYTES = 1 << 20
 _LONE_RECORD_BYTES_MAX = FRAME_BYTES_MAX - 4096
 """The largest record by default: the rest is more than a Produce request has beside it."""
@@ -135,7 +136,7 @@ class ClientConfig:
     def __post_init__(self) -> None:
         for name in (each.name for each in fields(self)):
             value = getattr(self, name)
-            if name == "max_request_bytes" and value is None:
+            if name in ("batch_bytes", "max_request_bytes") and value is None:
                 continue
             if name.endswith(("_ms", "_bytes", "_records")):
                 _check_count(name, value, zero=name == "linger_ms")
@@ -212,10 +213,10 @@ class ProducerConfig(ClientConfig):
     """The codec of batches. The broker stores them as they are."""
     linger_ms: int = 5
     """How long a batch whose sends are not awaited may wait for more records."""
-    batch_bytes: int = 128 * 1024
+    batch_bytes: int | None = None
     """A batch of one partition is sent when it has this much, before `linger_ms` is over. One that
     is too large for its topic's max.message.bytes goes in parts, and those behind it are smaller.
-    """
+    None: 1,000,000, or what `max_request_bytes` leaves if that is less."""
     buffer_bytes: int = 32 * 1024 * 1024
     """Bound of all records that are not acked yet."""
     max_request_bytes: int | None = None
@@ -235,7 +236,7 @@ class ProducerConfig(ClientConfig):
             raise ConfigError(
                 f"compression: must be none, gzip, snappy, lz4 or zstd, not {self.compression!r}"
             )
-        if self.batch_bytes > (self.max_request_bytes or _LONE_RECORD_BYTES_MAX):
+        if self.filled_batch_bytes > (self.max_request_bytes or _LONE_RECORD_BYTES_MAX):
             raise ConfigError(
                 "batch_bytes: must not be more than max_request_bytes, or than "
                 f"{_LONE_RECORD_BYTES_MAX} without it"
@@ -254,17 +255,26 @@ class ProducerConfig(ClientConfig):
         return self.acks != 0 if self.idempotent is None else self.idempotent
 
     @property
+    def filled_batch_bytes(self) -> int:
+        """`batch_bytes`, with None resolved."""
+        if self.batch_bytes is not None:
+            return self.batch_bytes
+        if self.max_request_bytes is None:
+            return _BATCH_BYTES
+        return min(_BATCH_BYTES, max(1, self.max_request_bytes - HEADER_SIZE))
+
+    @property
     def request_bytes(self) -> int:
         """What a request is filled up to; a record that is larger travels alone."""
         if self.max_request_bytes is not None:
             return self.max_request_bytes
-        return max(_REQUEST_BYTES, self.batch_bytes)
+        return max(_REQUEST_BYTES, self.filled_batch_bytes)
 
     @property
     def record_bytes_max(self) -> int:
         """The largest record, with its frame."""
         if self.max_request_bytes is not None:
-            return max(self.batch_bytes, self.max_request_bytes - HEADER_SIZE)
+            return max(self.filled_batch_bytes, self.max_request_bytes - HEADER_SIZE)
         return min(_LONE_RECORD_BYTES_MAX, self.buffer_bytes)
 
     @property
@@ -285,7 +295,7 @@ class ProducerOptions(ClientOptions, total=False):
     idempotent: bool | None
     compression: Compression
     linger_ms: int
-    batch_bytes: int
+    batch_bytes: int | None
     buffer_bytes: int
     max_request_bytes: int | None
     delivery_timeout_ms: int

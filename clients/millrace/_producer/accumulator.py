@@ -64,7 +64,7 @@ class Accumulator:
         self._owner = owner
         self._rng = rng
         self._partitioner = None if partitioner is by_key else partitioner
-        self._batch_bytes = config.batch_bytes
+        self._batch_bytes = config.filled_batch_bytes
         self._buffer_bytes = config.buffer_bytes
         self._topic_states: dict[str, TopicState] = {}
         self._unassigned: dict[str, UnassignedRecords] = {}
@@ -375,7 +375,7 @@ class Accumulator:
             check_topic(topic)
             batch = Batch(self._owner, topic, UNASSIGNED, self._next_number(), 0)
             waiting = self._unassigned[topic] = UnassignedRecords(batch)
-        self.needs_wakeup |= waiting.expect(partitions, size, self._batch_bytes)
+        self.needs_wakeup |= waiting.expect(partitions, size)
         return waiting.batch
 
     def _refuse(self, topic: str, count: int, error: MillraceError) -> Run:

@@ -11,6 +11,9 @@ from millrace._producer.batch import Batch
 
 UNASSIGNED = -1
 """The partition number of a batch whose records have none yet."""
+_WAKEUP_BYTES = 128 * 1024
+"""So often the sender wakes up, and a loop around `send` and `room` lets the loop run. In these
+turns the answer about the topic arrives, so they do not wait for a whole batch."""
 
 
 class UnassignedRecords:
@@ -22,16 +25,16 @@ class UnassignedRecords:
         self.batch = batch
         self.partitions: list[int | None] = []
 
-    def expect(self, partitions: Sequence[int | None], size: int, batch_bytes: int) -> bool:
+    def expect(self, partitions: Sequence[int | None], size: int) -> bool:
         """Notes the next records, of `size` bytes together, which the caller adds to the batch.
 
-        Returns whether the sender has to wake up: once for each batch that they could fill.
+        Returns whether the sender has to wake up.
         """
         self.partitions += partitions
         batch = self.batch
         if batch.size_bytes + size <= batch.limit_bytes:
             return False
-        batch.limit_bytes = batch.size_bytes + size + batch_bytes
+        batch.limit_bytes = batch.size_bytes + size + _WAKEUP_BYTES
         return True
 
     def since_ms(self, now_ms: int) -> int:

@@ -90,7 +90,7 @@ Linger = Annotated[
 BatchSize = Annotated[
     int | None,
     typer.Option(
-        metavar="BYTES", min=1, help="A batch is sent when it has so much.  [default: 131072]"
+        metavar="BYTES", min=1, help="A batch is sent when it has so much.  [default: 1000000]"
     ),
 ]
 RecordsToRead = Annotated[

@@ -259,6 +259,20 @@ async def test_a_loop_of_sends_to_a_new_topic_does_not_fill_the_buffer_first(
     assert len(values(broker, "one")) == 30_000
 
 
+async def test_no_request_is_larger_than_its_bound(broker: FakeBroker) -> None:
+    sizes: list[int] = []
+
+    def measured(request: ProduceRequest, default: Any) -> Any:
+        sizes.append(sum(len(each.records) for each in request.partitions))
+        return default(request)
+
+    broker.script(ApiKey.PRODUCE, measured)
+    async with Producer(broker.address, max_request_bytes=10_000, linger_ms=60_000) as producer:
+        await producer.send_many("one", [bytes(100)] * 1_000)
+    assert len(values(broker, "one")) == 1_000
+    assert 9_000 < max(sizes) <= 10_000
+
+
 async def test_a_full_buffer_refuses_and_room_waits(broker: FakeBroker) -> None:
     answer = asyncio.Event()
 

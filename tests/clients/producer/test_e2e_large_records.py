@@ -9,6 +9,7 @@ import pytest
 from millrace import Admin, Consumer, Producer
 from millrace.config import ProducerConfig
 from millrace.errors import BufferFull, MessageTooLarge
+from millrace_protocol.records import HEADER_SIZE
 from millrace_server.limits import Limits
 from millrace_server.testing import Broker
 
@@ -92,3 +93,11 @@ def test_requests_are_filled_up_to_a_mebibyte_by_default() -> None:
     assert ProducerConfig(batch_bytes=4 << 20).request_bytes == 4 << 20
     assert ProducerConfig(max_request_bytes=300_000).request_bytes == 300_000
     assert ProducerConfig(max_request_bytes=300_000).record_bytes_max < 300_000
+
+
+def test_batches_have_a_megabyte_by_default_or_what_a_request_leaves() -> None:
+    assert ProducerConfig().filled_batch_bytes == 1_000_000
+    assert ProducerConfig(max_request_bytes=4 << 20).filled_batch_bytes == 1_000_000
+    assert ProducerConfig(max_request_bytes=300_000).filled_batch_bytes == 300_000 - HEADER_SIZE
+    assert ProducerConfig(max_request_bytes=300_000, batch_bytes=7).filled_batch_bytes == 7
+    assert ProducerConfig(max_request_bytes=1).filled_batch_bytes == 1
