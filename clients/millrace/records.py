@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from millrace.errors import CorruptMessage
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.records import Columns, CorruptBatch, decode_columns
+from millrace_protocol.records import Columns, CorruptBatch, count_records, decode_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -202,7 +202,7 @@ class RecordBatch(Generic[K, V]):
 
     `base_offset` is where reading began and `next_offset` where it goes on; offsets between them
     may be missing in a compacted log. `positions` are where in `view` the encoded batches begin, if
-    they were checked. The first `len()` decodes; iterating twice decodes twice.
+    they were checked. `len()` reads headers; iterating twice decodes twice.
     """
 
     __slots__ = (
@@ -265,7 +265,10 @@ class RecordBatch(Generic[K, V]):
 
     def __len__(self) -> int:
         if self._length is None:
-            self._length = sum(map(len, self._columns()))
+            try:
+                self._length = count_records(self._data, from_offset=self.base_offset)
+            except CorruptBatch as error:
+                raise corrupt(self.where, self.base_offset, error) from error
         return self._length
 
     def __iter__(self) -> Iterator[Record[K, V]]:

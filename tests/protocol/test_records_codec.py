@@ -14,9 +14,11 @@ from millrace_protocol.records import (
     RECORD_OVERHEAD_BYTES,
     SMALL_BATCH_BYTES,
     Codec,
+    CorruptBatch,
     Record,
     check_batch,
     check_produced_batch,
+    count_records,
     decode_fetch,
     decode_records,
     encode_batch,
@@ -298,6 +300,24 @@ def test_a_fetch_is_read_in_chunks_from_the_offset_asked_for(codec: Codec) -> No
         assert offset_after(fetch, from_offset=from_offset) == 171
     assert list(decode_fetch(fetch, from_offset=171)) == []
     assert offset_after(fetch, from_offset=400) == 400
+
+
+def test_records_are_counted_without_control_batches_and_what_is_before_an_offset() -> None:
+    control = encode_records([(3, 1, b"", b"", ())], base_offset=3, last_offset=3, attributes=0x20)
+    gaps = [(offset, 1, None, b"v", ()) for offset in (5, 6, 9)]
+    compacted = encode_records(gaps, base_offset=4, last_offset=12)
+    fetch = fetch_of(3) + control + compacted + fetch_of(40, codec=Codec.LZ4, base_offset=13)
+    for from_offset in range(60):
+        records = [chunk for chunk, _ in decode_fetch(fetch, from_offset=from_offset)]
+        assert count_records(fetch, from_offset=from_offset) == sum(map(len, records))
+    assert count_records(fetch[:-1], from_offset=0) == 6, "the last batch is not whole"
+
+
+def test_a_count_that_no_batch_can_have_is_not_counted() -> None:
+    batch = bytearray(fetch_of(3))
+    batch[HEADER_SIZE - 4 : HEADER_SIZE] = (4).to_bytes(4, "big")
+    with pytest.raises(CorruptBatch):
+        count_records(batch, from_offset=0)
 
 
 def test_a_last_batch_that_is_cut_short_is_left_for_the_next_fetch() -> None:

@@ -14,6 +14,7 @@ from millrace_protocol.records.compression import (
     decompress,
 )
 from millrace_protocol.records.corruption import BatchTooLarge, CorruptBatch, Fault
+from millrace_protocol.records.coverage import count_records, offset_after
 from millrace_protocol.records.decode import (
     CHUNK_RECORDS,
     decode_columns,
@@ -21,7 +22,6 @@ from millrace_protocol.records.decode import (
     decode_payload,
     decode_records,
     decompress_payload,
-    offset_after,
 )
 from millrace_protocol.records.encode import (
     HEADER_OVERHEAD_BYTES_MAX,
@@ -95,6 +95,7 @@ __all__ = [
     "check_batches",
     "check_produced_batch",
     "compress",
+    "count_records",
     "decode_columns",
     "decode_fetch",
     "decode_payload",

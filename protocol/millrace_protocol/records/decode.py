@@ -28,7 +28,6 @@ from millrace_protocol.records.header import (
     RECORD_SIZE_MIN,
     BatchHeader,
     ReadBuffer,
-    batch_ranges,
 )
 from millrace_protocol.records.table_run import TableRun, read_table_run
 from millrace_protocol.records.validate import check_batch
@@ -133,17 +132,6 @@ def decode_payload(
     """
     for columns in _Payload(header, payload, 0, len(payload)).chunks(chunk_records):
         yield list(columns.records())
-
-
-def offset_after(buf: ReadBuffer, *, from_offset: int) -> int:
-    """Return the offset to fetch next, once all whole batches of a fetch have been read.
-
-    At least `from_offset`; reads headers only.
-    """
-    reached = from_offset
-    for _, _, _, last_offset in batch_ranges(buf):
-        reached = max(reached, last_offset + 1)
-    return reached
 
 
 def decompress_payload(
