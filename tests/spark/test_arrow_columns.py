@@ -31,8 +31,8 @@ def test_a_large_fetch_is_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
     counts: list[int] = []
 
     class Counted(ArrowFetch):
-        def _read_fields(self, starts: Any) -> None:
-            super()._read_fields(starts)
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
             counts.append(self.count)
 
     monkeypatch.setattr(arrow_columns, "ArrowFetch", Counted)
