@@ -88,6 +88,8 @@ class Scale:
     round_records: int
     round_bytes: int
     """A round has as many records as are within both."""
+    base_times: int
+    """A round of a base case has so many times more, or a fast way ends before it is measured."""
     paced_records: int
     starts: int
     idle_s: float
@@ -100,9 +102,10 @@ class Scale:
     spark_rows: int
     spark_rounds: int
 
-    def records(self, value_bytes: int, share: int = 1) -> int:
-        """Of a round; a way with a `share` above 1 has so many times fewer."""
-        return max(min(self.round_records, self.round_bytes // value_bytes) // share, 64)
+    def records(self, value_bytes: int, share: int = 1, *, is_base: bool = False) -> int:
+        """Of a round; a slow way has a `share` above 1, and so many times fewer records."""
+        times = self.base_times if is_base and share == 1 else 1
+        return max(times * min(self.round_records, self.round_bytes // value_bytes) // share, 64)
 
 
 FULL = Scale(
@@ -111,6 +114,7 @@ FULL = Scale(
     warm_ups=1,
     round_records=600_000,
     round_bytes=128 * MIB,
+    base_times=4,
     paced_records=3_000,
     starts=3,
     idle_s=5.0,
@@ -129,6 +133,7 @@ QUICK = Scale(
     warm_ups=0,
     round_records=200_000,
     round_bytes=64 * MIB,
+    base_times=1,
     paced_records=1_000,
     starts=1,
     idle_s=1.0,
@@ -147,6 +152,7 @@ TINY = Scale(
     warm_ups=0,
     round_records=500,
     round_bytes=1 * MIB,
+    base_times=1,
     paced_records=100,
     starts=1,
     idle_s=0.1,

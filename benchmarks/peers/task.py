@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-BATCH_BYTES = 128 << 10
+BATCH_BYTES = 1_000_000
+"""The default of millrace and of librdkafka; the other clients are given it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,8 @@ def test_a_round_is_bounded_by_records_and_by_bytes() -> None:
     assert FULL.records(100) == FULL.round_records
     assert FULL.records(100 * KIB) * 100 * KIB <= FULL.round_bytes
     assert FULL.records(100, share=5) == FULL.round_records // 5
+    assert FULL.records(100, is_base=True) == 4 * FULL.round_records
+    assert FULL.records(100, share=5, is_base=True) == FULL.round_records // 5
 
 
 def test_the_consumer_tool_of_kafka_is_read_by_its_last_line() -> None:

@@ -40,7 +40,8 @@ def _case(arena: Arena, case: Case, *, is_base: bool) -> Iterator[Row]:
                 arena.topic(contestant, partitions=case.partitions, durability=durability)
             )
             arena.session.say(f"{NAME}, {case.title}: filling {contestant.name}")
-            records = arena.scale.records(case.value_bytes, min(way.share for way in ways))
+            size = partial(arena.scale.records, case.value_bytes, is_base=is_base)
+            records = max(size(way.share) for way in ways)
             try:
                 filled = arena.fill(contestant, topic, case, records)
             except Exception as error:
@@ -48,7 +49,7 @@ def _case(arena: Arena, case: Case, *, is_base: bool) -> Iterator[Row]:
                 arena.skip(f"{NAME}, {case.title}: {contestant.name}", reason, failed=True)
                 continue
             for way in ways:
-                count = min(filled, arena.scale.records(case.value_bytes, way.share))
+                count = min(filled, size(way.share))
                 runs = partial(consume_round, arena, contestant, way, case, topic, count)
                 entries.append(Entry(contestant, way, runs))
         scale = arena.scale

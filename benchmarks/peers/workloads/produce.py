@@ -21,16 +21,19 @@ def run(arena: Arena) -> Iterator[Row]:
     """All ways in the base cases, and the main ways in the others."""
     scale = arena.scale
     for case in arena.base_cases:
-        entries = _entries(arena, case)
+        entries = _entries(arena, case, is_base=True)
         yield from arena.contest(NAME, case.title, entries, scale.rounds, scale.warm_ups)
     for case in arena.side_cases:
-        entries = [entry for entry in _entries(arena, case) if entry.way.main]
+        entries = [entry for entry in _entries(arena, case, is_base=False) if entry.way.main]
         yield from arena.contest(NAME, case.title, entries, scale.side_rounds)
 
 
-def _entries(arena: Arena, case: Case) -> list[Entry]:
+def _entries(arena: Arena, case: Case, *, is_base: bool) -> list[Entry]:
+    size = partial(arena.scale.records, case.value_bytes, is_base=is_base)
     return [
-        Entry(contestant, way, partial(produce_round, arena, contestant, way, case))
+        Entry(
+            contestant, way, partial(produce_round, arena, contestant, way, case, size(way.share))
+        )
         for contestant in arena.contestants
         if is_able(contestant, case)
         for way in contestant.writers
@@ -44,9 +47,11 @@ def is_able(contestant: Contestant, case: Case) -> bool:
     )
 
 
-def produce_round(arena: Arena, contestant: Contestant, way: Way, case: Case) -> Measured:
-    """One round in a new topic, which is read back and compared afterwards."""
-    records = arena.scale.records(case.value_bytes, way.share) // case.clients
+def produce_round(
+    arena: Arena, contestant: Contestant, way: Way, case: Case, size: int
+) -> Measured:
+    """One round of `size` records in a new topic, which is read back and compared afterwards."""
+    records = size // case.clients
     warm_up = max(records // WARM_UP_SHARE, 1) if way.checks_values else 0
     with arena.topic(contestant, partitions=case.partitions, durability=way.durability) as topic:
         task = Task(
