@@ -215,7 +215,9 @@ def main(arguments: list[str]) -> None:
     name, verb, text = arguments
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         report = runner.run(run(name, verb, text))
-    print(json.dumps(asdict(report)), flush=True)
+    # With PYTHONUNBUFFERED, stdout drops what one write does not take: all behind 64 KiB of a pipe.
+    with open(sys.stdout.fileno(), "w", closefd=False) as stdout:
+        print(json.dumps(asdict(report)), file=stdout)
 
 
 if __name__ == "__main__":
