@@ -14,8 +14,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,10 +45,11 @@ class Runs:
 
     def outcomes(
         self, seeds: Sequence[int], *, jobs: int, is_shown: bool
-    ) -> Iterator[tuple[Outcome, float]]:
+    ) -> Generator[tuple[Outcome, float]]:
         """Runs seeds in so many processes, and yields outcomes as they come.
 
-        Raises `CommandError` where the target cannot be loaded, or a process dies.
+        Close it to end the processes. Raises `CommandError` where the target cannot be loaded, or
+        a process dies.
         """
         os.environ["PYTHONHASHSEED"] = "0"
         executor = ProcessPoolExecutor(
@@ -67,9 +68,10 @@ class Runs:
                         break
                 if not running:
                     return
-                done = next(as_completed(running))
-                running.discard(done)
-                yield done.result()
+                # Not `as_completed`: Python drops a ^C that comes while it closes a generator.
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield future.result()
         except BrokenProcessPool:
             raise CommandError(
                 "a process ended before its seed did: the code that it ran ended it, or the "

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,8 @@ from millrace_cli.json_output import Json, print_json
 from millrace_cli.visible_text import counted, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from millrace_cli.simulated_seeds import Runs
     from millrace_simulation import Outcome
 
@@ -87,22 +90,29 @@ def simulate(
         raise typer.BadParameter(str(error)) from None
     runs = Runs(target, config)
 
-    def work() -> Exit:
+    def work(check_signals: Callable[[], None]) -> Exit:
         processes = jobs or os.cpu_count() or 1
-        failed = _run(runs, chosen, jobs=processes, is_shown=trace, stops=stop, as_json=as_json)
+        with closing(runs.outcomes(chosen, jobs=processes, is_shown=trace)) as outcomes:
+            failed = _run(runs, outcomes, check_signals, stops=stop, as_json=as_json)
         return Exit.REFUSED if failed else Exit.OK
 
-    run_blocking(lambda: until_signal(lambda check: work()))
+    run_blocking(lambda: until_signal(work))
 
 
 def _run(
-    runs: Runs, seeds: list[int], *, jobs: int, is_shown: bool, stops: bool, as_json: bool
+    runs: Runs,
+    outcomes: Iterator[tuple[Outcome, float]],
+    check_signals: Callable[[], None],
+    *,
+    stops: bool,
+    as_json: bool,
 ) -> int:
-    """Runs seeds and prints what fails, and a summary; returns how many failed."""
+    """Prints outcomes that are failures, and a summary; returns how many failed."""
     done = failed = 0
     virtual_s = cpu_s = 0.0
     faults: Counter[str] = Counter()
-    for outcome, taken_s in runs.outcomes(seeds, jobs=jobs, is_shown=is_shown):
+    for outcome, taken_s in outcomes:
+        check_signals()
         done += 1
         virtual_s += outcome.virtual_s
         cpu_s += taken_s
