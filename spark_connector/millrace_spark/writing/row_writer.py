@@ -29,8 +29,6 @@ from millrace_spark.writing.placement import ANY, Numbers, groups, place
 if TYPE_CHECKING:
     from millrace import Deliveries
 
-_BATCH_BYTES = 512 * 1024
-"""Four times the producer's default, which takes a fifth less CPU time for rows of 1 KiB."""
 _IN_FLIGHT_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of keys and values without an ack; half of the producer's buffer."""
 
@@ -85,7 +83,6 @@ def _producer(options: WriteOptions) -> Producer:
         **client_options(options.deadline_ms, options.credentials),
         compression=options.compression,
         delivery_timeout_ms=options.deadline_ms,
-        batch_bytes=_BATCH_BYTES,
     )
 
 
