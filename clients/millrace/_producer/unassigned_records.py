@@ -12,8 +12,8 @@ from millrace._producer.batch import Batch
 UNASSIGNED = -1
 """The partition number of a batch whose records have none yet."""
 _WAKEUP_BYTES = 128 * 1024
-"""So often the sender wakes up, and a loop around `send` and `room` lets the loop run. In these
-turns the answer about the topic arrives, so they do not wait for a whole batch."""
+"""The sender wakes up after so many bytes each. A caller of `send` and `room` then gives the event
+loop turns, in which the answer about the topic arrives; a whole batch would be too long to wait."""
 
 
 class UnassignedRecords:
