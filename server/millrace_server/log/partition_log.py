@@ -184,7 +184,7 @@ class PartitionLog:
         if state.failure is not None or state.is_closed:
             raise state.stopped()
         config = state.config
-        size_bytes = header.size_bytes
+        size_bytes = len(batch)
         if size_bytes > config.max_message_bytes:
             raise BatchTooLarge(size_bytes, config.max_message_bytes)
         if header.producer_id >= 0:
@@ -258,7 +258,7 @@ class PartitionLog:
     ) -> None:
         """Writes a batch at the end. Raises `OSError`; then nothing is appended."""
         state, durability = self._state, self._durability
-        size_bytes, last_offset = header.size_bytes, base_offset + header.last_offset_delta
+        size_bytes, last_offset = len(batch), base_offset + header.last_offset_delta
         active = self._chain.active
         try:
             if active.size_bytes and must_roll(

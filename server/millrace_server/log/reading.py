@@ -110,7 +110,6 @@ def read_batches(
     `CorruptRecords` if that begins here, `CorruptLog` and `OSError`.
     """
     for _ in range(CORRUPT_RANGES_MAX):
-        segment = chain.holding(offset)
         try:
             return _read(
                 chain, offset, max_bytes=max_bytes, end_offset=end_offset, known_end=known_end
@@ -119,7 +118,7 @@ def read_batches(
             # A header that cannot be true, met on the way to a boundary.
             if error.offset < 0:
                 raise
-            chain.found_corruption(segment, error)
+            chain.found_corruption(chain.holding(offset), error)
             found = error
     raise found
 

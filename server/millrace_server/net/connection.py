@@ -302,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
         self._advance_due = False
         if self._phase is CLOSED or self._is_handling:
             return
-        if self._phase is OPEN and not self._is_scheduled:
+        if self._phase is OPEN and not self._is_scheduled and self._input.reader.unread_bytes:
             self._handle_requests(is_busy=self._shared.scheduler.is_busy)
         self._send()
 
@@ -343,26 +343,26 @@ class Connection(asyncio.BufferedProtocol):
         if session is None:
             source.has_more = False
             return
-        responses, reader = self._responses, source.reader
+        responses, reader, ends_ns = self._responses, source.reader, 0
         now_ns = self._shared.clock.monotonic_ns
-        ends_ns = 0
         source.has_more = True
         for _ in range(count_max):
             if self._phase is not OPEN or source.held is not None:
                 return
             if not responses.has_room(session, reader):
                 return
-            request = source.next_request(session, responses.held_bytes)
+            request = source.next_request(session, responses)
             if request is None:
                 return
-            if not ends_ns and reader.unread_bytes:
+            source.has_more = reader.unread_bytes > 0
+            if source.has_more and not ends_ns:
                 ends_ns = now_ns() + time_ns
             owned = reader.owned
             responses.take(session.handle(request, owned=owned), len(request), self)
             if not owned and isinstance(request, memoryview):
                 # A handler that kept the view would read other connections' bytes.
                 request.release()
-            if ends_ns and now_ns() >= ends_ns:
+            if not source.has_more or now_ns() >= ends_ns:
                 return
 
     def _open_session(self) -> Session | None:

@@ -14,6 +14,7 @@ from millrace_server.environment.seams import ReadBuffer
 from millrace_server.limits import FRAME_BYTES_MIN
 from millrace_server.net.dialect import Peer, Session
 from millrace_server.net.memory_account import UNGATED_BYTES, MemoryAccount
+from millrace_server.net.response_queue import ResponseQueue
 from millrace_server.net.shared import Shared
 from millrace_wire.frame_reader import FrameReader
 
@@ -94,10 +95,10 @@ class RequestInput:
                 return self.session
         raise UnknownDialect("no dialect begins with these bytes")
 
-    def next_request(self, session: Session, held_bytes: int) -> ReadBuffer | None:
+    def next_request(self, session: Session, responses: ResponseQueue) -> ReadBuffer | None:
         """The next whole request, or None when more bytes are needed. Raises `FramingError`.
 
-        `held_bytes`: what the connection holds beside its unfinished frame.
+        What the connection holds for `responses` counts beside its unfinished frame.
         """
         reader = self.reader
         request = session.next_request(reader)
@@ -107,7 +108,7 @@ class RequestInput:
             if request is None:
                 self.has_more = False
                 wanted = reader.wanted_bytes
-                if wanted and self.account.place_frame(wanted, held_bytes):
+                if wanted and self.account.place_frame(wanted, responses.held_bytes):
                     reader.allocate()
                 return None
         self.requests += 1

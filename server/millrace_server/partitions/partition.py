@@ -223,7 +223,7 @@ class Partition:
         Raises what `PartitionLog.append` raises, and `ApiError` while another epoch begins, which
         no reader was told of. Then nothing was appended.
         """
-        log = self.log
+        log, size_bytes = self.log, len(batch)
         if self.leadership.is_ending:
             raise self.leadership.not_leader(f"{self.topic}-{self.number}")
         try:
@@ -236,14 +236,14 @@ class Partition:
             statistics = self._statistics
             statistics.appends += 1
             statistics.appended_records += header.record_count
-            statistics.appended_bytes += header.size_bytes
-            self.committed.unreadable.append((appended.last_offset + 1, header.size_bytes))
+            statistics.appended_bytes += size_bytes
+            self.committed.unreadable.append((appended.last_offset + 1, size_bytes))
             if self.replica is not None:
                 self.replica.on_appended()
         if log.config.durability == "fsync":
             self._flusher.request()
             return appended
-        self._unsynced_bytes += header.size_bytes
+        self._unsynced_bytes += size_bytes
         if self._unsynced_bytes >= UNSYNCED_BYTES_MAX or log.is_flush_due:
             self._unsynced_bytes = 0
             self._flusher.request()
@@ -282,7 +282,7 @@ class Partition:
 
     def read(self, offset: int, *, max_bytes: int) -> LogRead:
         """What consumers may read from `offset`; the caller releases the slice."""
-        return self.log.reader.read(offset, max_bytes=max_bytes, end_offset=self.high_watermark)
+        return self.log.reader.read(offset, max_bytes=max_bytes, end_offset=self.committed.offset)
 
     def check_readable(self, offset: int) -> None:
         """Raises `OffsetOutOfRange` unless consumers may read from `offset`, now or later."""

@@ -230,17 +230,17 @@ class FetchService:
             want.topic, want.partition, readable_bytes=partition.committed.readable_bytes
         )
         try:
-            if want.leader_epoch not in (-1, partition.leader_epoch):
-                shown = f"{want.topic}-{want.partition}"
-                partition.leadership.check_epoch(want.leader_epoch, shown)
+            leadership = partition.leadership
+            if want.leader_epoch not in (-1, leadership.epoch):
+                leadership.check_epoch(want.leader_epoch, f"{want.topic}-{want.partition}")
             # A new leader may not know yet that what a consumer has read is committed (KIP-207).
-            is_behind = partition.high_watermark < want.offset <= partition.end_offset
+            is_behind = partition.committed.offset < want.offset <= partition.end_offset
             if left > 0 and not (is_behind and partition.replica is not None):
                 limit = min(want.max_bytes, left)
                 found = partition.read(want.offset, max_bytes=limit)
                 if may_exceed or found.slice is None or found.slice.size <= limit:
                     fetched.records = found.slice
-                    fetched.is_cut = found.next_offset < partition.high_watermark
+                    fetched.is_cut = found.next_offset < partition.committed.offset
                 else:
                     found.slice.release()
                     fetched.is_cut = True
@@ -253,8 +253,8 @@ class FetchService:
                 return fetched
         if rack is not None:
             fetched.preferred_replica = self._replicas.preferred(partition, rack)
-        fetched.high_watermark = partition.high_watermark
-        fetched.log_start_offset = partition.start_offset
+        fetched.high_watermark = partition.committed.offset
+        fetched.log_start_offset = partition.log.start_offset
         return fetched
 
 
@@ -330,7 +330,7 @@ class _WatchedPartition:
     def on_moved(self) -> None:
         """See `Watcher`."""
         partition = self.partition
-        if partition.is_abandoned or self.offset < partition.start_offset:
+        if partition.is_abandoned or self.offset < partition.log.start_offset:
             self._fetch.expire()
             return
         grown = partition.committed.readable_bytes - self._readable_before

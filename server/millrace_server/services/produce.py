@@ -129,7 +129,7 @@ class ProduceService:
                 partition = None
                 try:
                     partition, header = self._check(context, topic, number, batch)
-                    config, producer_id = partition.config, header.producer_id
+                    config, producer_id = partition.log.config, header.producer_id
                     if (
                         (producer_id >= 0 and not self._producer_ids.was_given(producer_id))
                         or config.codec not in (None, header.attributes & CODEC_MASK)
@@ -158,7 +158,8 @@ class ProduceService:
                 if acks != ACKS_NONE and not partition.is_acked(end_offset, is_by_all=is_by_all):
                     wait = wait or _AckWait(results, is_by_all=is_by_all)
                     wait.add(index, partition, end_offset)
-                stored = appended.base_offset, appended.log_append_time_ms, partition.start_offset
+                start_offset = partition.log.start_offset
+                stored = appended.base_offset, appended.log_append_time_ms, start_offset
                 results.append(Produced(topic, number, ErrorCode.NONE, None, *stored))
         finally:
             if has_turn:
@@ -237,7 +238,7 @@ class ProduceService:
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic {topic!r} belongs to the broker; clients cannot write to it",
             )
-        config = partition.config
+        config = partition.log.config
         if len(batch) > config.max_message_bytes:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from millrace_protocol.codec import encode
 from millrace_protocol.messages.produce import (
     ProducePartitionResult,
     ProduceRequest,
     ProduceResponse,
 )
 from millrace_server.dialects.native.handlers.bounds import check_once
-from millrace_server.dialects.response_body import CloseConnection
-from millrace_server.services.produce import ACKS_NONE, Produced
+from millrace_server.dialects.response_body import BodyParts, CloseConnection
+from millrace_server.services.produce import ACKS_NONE, CHUNK_BATCHES, Produced
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
+
+VERSION = 0
+"""The only version of Produce."""
 
 
 async def handle(
     services: Services, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | None:
+) -> ProduceResponse | BodyParts | None:
     """Appends; with acks 0 there is no response, and a refused batch ends the connection.
 
     That is the only way to tell such a client that its records were not stored.
@@ -29,9 +33,13 @@ async def handle(
     produced = await services.produce.append(
         context, batches, acks=request.acks, timeout_ms=request.timeout_ms
     )
-    if request.acks != ACKS_NONE:
-        return ProduceResponse(tuple([_result(each) for each in produced]))
     errors = [result.code for result in produced if result.code]
+    if request.acks != ACKS_NONE:
+        response = ProduceResponse(tuple([_result(each) for each in produced]))
+        if len(produced) > CHUNK_BATCHES:
+            return response
+        body = encode(response, VERSION)
+        return BodyParts([body], len(body), errors)
     if errors:
         raise CloseConnection("a batch sent with acks 0 was refused", errors)
     return None
