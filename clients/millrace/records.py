@@ -313,7 +313,7 @@ class RecordBatch(Generic[K, V]):
         # The CRC was checked when the batch was handed out.
         try:
             for columns, _ in decode_columns(
-                self.data, from_offset=self.base_offset, check_crc=False
+                self._data, from_offset=self.base_offset, check_crc=False
             ):
                 yield columns
         except CorruptBatch as error:

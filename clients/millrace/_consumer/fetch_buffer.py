@@ -219,11 +219,10 @@ class FetchBuffer:
         taken = self._positions.take(now_ms)
         if taken is None:
             return False
-        self._state, found = taken
-        # Records are read out of bytes; copied here, so that what is given back is no view either.
-        self._slice = found._replace(data=bytes(found.data))
-        self._chunk_end = self._slice.from_offset
-        self._chunks = decode_columns(self._slice.data, from_offset=self._slice.from_offset)
+        self._state, self._slice = taken
+        found = self._slice
+        self._chunk_end = found.from_offset
+        self._chunks = decode_columns(found.data, from_offset=found.from_offset)
         return True
 
     def _show(self, state: PartitionState, columns: Columns) -> None:

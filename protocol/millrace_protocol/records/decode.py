@@ -98,20 +98,20 @@ def decode_columns(
     may begin earlier. `next_offset` is where to go on once the chunk is done with; it also covers
     what yields no records, control batches and offsets that compaction removed, so a chunk may be
     empty. A last batch that is cut short ends the iteration. `limit_bytes` bounds each batch once
-    decompressed. Raises `CorruptBatch` when it gets to the fault, after the chunks before it.
+    decompressed. `buf` is contiguous, and does not change before the last chunk. Raises
+    `CorruptBatch` when it gets to the fault, after the chunks before it.
     """
-    whole = buf if isinstance(buf, bytes) else bytes(buf)
     position = 0
-    while position < len(whole):
+    while position < len(buf):
         try:
-            header = check_batch(whole, position, check_crc=check_crc)
+            header = check_batch(buf, position, check_crc=check_crc)
         except CorruptBatch as corrupt:
             if corrupt.reason is Fault.TRUNCATED:
                 return
             raise
         reached = from_offset
         if header.next_offset > from_offset and not header.is_control:
-            payload = _payload_of(whole, position, header, limit_bytes)
+            payload = _payload_of(buf, position, header, limit_bytes)
             for columns in payload.chunks(chunk_records):
                 columns.drop_before(from_offset)
                 if len(columns):
@@ -154,13 +154,15 @@ def _payload_of(buf: ReadBuffer, position: int, header: BatchHeader, limit_bytes
     if header.codec is not Codec.NONE:
         payload = decompress_payload(buf, position, header, limit_bytes=limit_bytes)
         return _Payload(header, payload, 0, len(payload), position)
-    whole = buf if isinstance(buf, bytes) else bytes(buf)
-    end = position + header.size_bytes
-    return _Payload(header, whole, position + HEADER_SIZE, end, position)
+    batch = memoryview(buf)[position : position + header.size_bytes]
+    return _Payload(header, batch, HEADER_SIZE, header.size_bytes, position)
 
 
 class _Payload:
-    """The records of one checked batch, decompressed: `buf[start:end]`."""
+    """The records of one checked batch, decompressed: `buf[start:end]`.
+
+    `batch_position` is where the batch begins in what the caller reads.
+    """
 
     __slots__ = (
         "_base_timestamp",
@@ -174,7 +176,12 @@ class _Payload:
     )
 
     def __init__(
-        self, header: BatchHeader, buf: bytes, start: int, end: int, batch_position: int = 0
+        self,
+        header: BatchHeader,
+        buf: bytes | memoryview,
+        start: int,
+        end: int,
+        batch_position: int = 0,
     ) -> None:
         self._header = header
         self._buf, self._start, self._end = buf, start, end
@@ -211,11 +218,12 @@ class _Payload:
         columns = Columns(range(base_offset + first, base_offset + stop))
         if native.compiled is not None:
             return columns, self._read_compiled(columns, position, first)
+        buf = self._bytes()
         for width, width_first, width_end in OFFSET_DELTA_WIDTHS:
             low, high = max(first, width_first), min(stop, width_end)
             while low < high:
                 run = read_table_run(
-                    self._buf, position, self._end, first_delta=low, count=high - low, width=width
+                    buf, position, self._end, first_delta=low, count=high - low, width=width
                 )
                 if run is None or not self._take_run(columns, low - first, run):
                     position = self._read_one_by_one(columns, position, first, low, high, width)
@@ -277,7 +285,7 @@ class _Payload:
         self, columns: Columns, position: int, first: int, low: int, high: int, width: int
     ) -> int:
         """Read the records `[low, high)` of a chunk from `first` on; return where they end."""
-        buf, sizes, sizes_above = self._buf, _SIZES, _SIZES_ABOVE
+        buf, sizes, sizes_above = self._bytes(), _SIZES, _SIZES_ABOVE
         timestamps, keys, values = columns.timestamps_ms, columns.keys, columns.values
         base_timestamp, delta_end = self._base_timestamp, _BEYOND if self._is_time_plain else 0
         time_byte, timestamp = -1, 0
@@ -376,7 +384,7 @@ class _Payload:
 
         Raises `Malformed` for everything that the record's own bytes can get wrong.
         """
-        buf = self._buf
+        buf = self._bytes()
         length, position = read_varint(buf, position)
         end = position + length
         if length < RECORD_SIZE_MIN - 1 or end > self._end:
@@ -400,7 +408,7 @@ class _Payload:
 
     def _timestamp(self, position: int) -> tuple[int, int]:
         """Read a time delta; return the record's time in ms, and where the delta ends."""
-        delta, position = read_varint(self._buf, position)
+        delta, position = read_varint(self._bytes(), position)
         if self._fixed_timestamp is not None:
             return self._fixed_timestamp, position
         timestamp = self._base_timestamp + delta
@@ -408,7 +416,14 @@ class _Payload:
             raise Malformed(f"has a timestamp out of range, {timestamp}")
         return timestamp, position
 
+    def _bytes(self) -> bytes:
+        """The buffer with slices that are keys and values; the first call may copy it."""
+        if not isinstance(self._buf, bytes):
+            self._buf = bytes(self._buf)
+        return self._buf
+
     def _corrupt(self, index: int, position: int, fault: object) -> CorruptBatch:
+        position += self._batch_position
         if self._header.codec is not Codec.NONE:
             position = self._batch_position
         if isinstance(fault, IndexError):

@@ -8,7 +8,7 @@ compression alone, and writes columns of bytes alone. All others, and every faul
 
 from typing import Any, Final, Protocol
 
-VERSION: Final = "0.1.0"
+VERSION: Final = "0.2.0"
 """A library of another version is not used."""
 BATCH_NUMBERS: Final = 8
 """What `read_fields` is told of a batch: where its records begin and end, their count, base offset,
@@ -23,7 +23,7 @@ class Compiled(Protocol):
 
     def read_records(
         self,
-        buf: bytes,
+        buf: bytes | memoryview,
         position: int,
         end: int,
         row: int,

@@ -1,8 +1,10 @@
 //! Records as Python objects, in one list per field.
 
+use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
+use crate::gather::shared;
 use crate::record::Record;
 use crate::varint::Cursor;
 
@@ -18,7 +20,8 @@ const HEADER_BYTES_MIN: usize = 2;
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub fn read_records<'py>(
-    buf: &Bound<'py, PyBytes>,
+    py: Python<'py>,
+    buf: PyBuffer<u8>,
     position: usize,
     end: usize,
     row: usize,
@@ -30,8 +33,7 @@ pub fn read_records<'py>(
     values: &Bound<'py, PyList>,
     headers: &Bound<'py, PyList>,
 ) -> PyResult<(usize, usize)> {
-    let py = buf.py();
-    let bytes = buf.as_bytes();
+    let bytes = shared(py, &buf)?;
     let limit = end.min(bytes.len());
     let rows = values.len();
     let (mut row, mut position, mut offset_delta) = (row, position, offset_delta);

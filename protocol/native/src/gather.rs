@@ -127,7 +127,7 @@ pub fn gather(
 }
 
 /// The items of a buffer, while it is held.
-fn shared<'a, T: Element>(_py: Python<'a>, buffer: &'a PyBuffer<T>) -> PyResult<&'a [T]> {
+pub(crate) fn shared<'a, T: Element>(_py: Python<'a>, buffer: &'a PyBuffer<T>) -> PyResult<&'a [T]> {
     if !buffer.is_c_contiguous() {
         return Err(PyValueError::new_err("a buffer with gaps"));
     }
