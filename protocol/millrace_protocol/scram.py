@@ -7,9 +7,11 @@ SASLprep is not applied, because Kafka's clients do not apply it either.
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 import hmac
 import re
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -127,6 +129,21 @@ def attributes(message: str, names: str) -> list[str]:
         if not part.startswith(f"{name}="):
             raise ScramError(f"attribute {name}= is missing, or not in its place")
     return [part[2:] for part in parts[: len(names)]]
+
+
+def decode_base64(text: str) -> bytes:
+    """The bytes that an attribute stands for.
+
+    Raises `ScramError` for all but the one text that stands for them: most decoders ignore the bits
+    behind the last byte, so that several texts would be the same proof (RFC 4648 section 3.5).
+    """
+    try:
+        data = b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ScramError("an attribute is not base64") from None
+    if b64encode(data).decode() != text:
+        raise ScramError("an attribute is not base64: bits are set behind its last byte")
+    return data
 
 
 def check_nonce(nonce: str) -> None:

@@ -162,6 +162,18 @@ def test_a_final_nonce_of_any_characters_is_a_failed_login() -> None:
         broker.step(f"c=biws,r={'é' * len(both)},p={proof}".encode())
 
 
+def test_a_proof_in_base64_with_bits_behind_its_last_byte_is_refused() -> None:
+    scram, broker = client(), exchange()
+    challenge = broker.step(scram.first())
+    assert isinstance(challenge, Challenge)
+    final = scram.final(challenge.message).decode()
+    digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    same_proof = final[:-2] + digits[digits.index(final[-2]) + 1] + "="
+    assert b64decode(same_proof.partition(",p=")[2]) == b64decode(final.partition(",p=")[2])
+    with pytest.raises(SaslFailed, match="bits are set behind its last byte"):
+        broker.step(same_proof.encode())
+
+
 @given(st.data())
 def test_a_final_message_that_is_changed_anywhere_is_refused(data: st.DataObject) -> None:
     scram, broker = client(), exchange()

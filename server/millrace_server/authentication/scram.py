@@ -10,11 +10,10 @@ no channel binding.
 
 from __future__ import annotations
 
-import binascii
 import enum
 import hashlib
 import hmac
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Callable
 
 from millrace_protocol.scram import (
@@ -23,6 +22,7 @@ from millrace_protocol.scram import (
     ScramMechanism,
     attributes,
     check_nonce,
+    decode_base64,
     exclusive_or,
     signature,
     unescape_name,
@@ -115,9 +115,9 @@ class ScramExchange:
         if not separator:
             raise ScramError("attribute p= is missing")
         binding, nonce = attributes(without_proof, "cr")
-        if _decoded(binding) != self._gs2_header.encode():
+        if decode_base64(binding) != self._gs2_header.encode():
             raise ScramError("attribute c= is not the header of the first message")
-        proof = _decoded(proof_text)
+        proof = decode_base64(proof_text)
         if len(proof) != self._mechanism.key_bytes:
             raise ScramError(f"a proof has {self._mechanism.key_bytes} bytes")
         auth_message = f"{self._auth_message},{without_proof}".encode()
@@ -150,10 +150,3 @@ def _split_header(text: str) -> tuple[str, str, str]:
         raise ScramError("it begins with 'n,,'")
     flag, authorized, bare = parts
     return flag, authorized, bare
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise ScramError("an attribute is not base64") from None
