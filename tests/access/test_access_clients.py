@@ -148,6 +148,77 @@ async def test_a_member_of_a_group_goes_on_when_it_has_its_right_again(
         assert [each.value for each in await _until_allowed(consumer)] == [b"w"]
 
 
+async def test_a_consumer_begins_nowhere_else_while_it_may_not_see_its_offsets(
+    broker: Broker, topic: str
+) -> None:
+    rights = [allow("READ", "group", "g"), allow("READ", "topic", topic)]
+    denied = allow("DESCRIBE", "group", "g", deny=True)
+    await set_acls(broker, rights)
+    servers = broker.servers_of("sasl")
+    options: dict[str, Any] = {"group": "g", "start": "earliest", **USER_OPTIONS}
+    async with asyncio.timeout(HANG_TIMEOUT_S), Producer(**as_user(broker, ROOT)) as producer:
+        async with Consumer(servers, topic, **options) as consumer:
+            assert [each.value for each in await consumer.getmany(1)] == [b"v"]
+            await consumer.commit()
+        await set_acls(broker, [*rights, denied, *EVERYTHING])
+        await producer.send(topic, b"w")
+        async with Consumer(servers, **options) as consumer:
+            consumer.assign([(topic, 0)])
+            for _ in range(3):
+                with pytest.raises(NotAuthorized, match="no right DESCRIBE on group 'g'"):
+                    await consumer.getmany(1)
+            await set_acls(broker, rights)
+            assert [each.value for each in await _until_allowed(consumer)] == [b"w"]
+
+
+async def test_a_consumer_that_says_where_to_begin_needs_no_committed_offset(
+    broker: Broker, topic: str
+) -> None:
+    rights = [allow("READ", "group", "g"), allow("READ", "topic", topic)]
+    await set_acls(broker, [*rights, allow("DESCRIBE", "group", "g", deny=True)])
+    async with asyncio.timeout(HANG_TIMEOUT_S):
+        servers = broker.servers_of("sasl")
+        async with Consumer(servers, group="g", **USER_OPTIONS) as consumer:
+            consumer.assign([(topic, 0)])
+            with pytest.raises(NotAuthorized, match="no right DESCRIBE on group 'g'"):
+                await consumer.getmany(1)
+            consumer.seek((topic, 0), 0)
+            assert [each.value for each in await consumer.getmany(1)] == [b"v"]
+
+
+async def test_offsets_of_a_topic_that_is_denied_hold_up_no_other_topic(
+    broker: Broker, topic: str
+) -> None:
+    await set_acls(broker, EVERYTHING)
+    async with Admin(broker.servers) as admin, Producer(broker.servers) as producer:
+        await admin.create_topic("other")
+        await producer.send("other", b"o")
+    await set_acls(broker, [allow("READ", "group", "g"), allow("READ", "topic", "other")])
+    options: dict[str, Any] = {"group": "g", "start": "earliest", **USER_OPTIONS}
+    async with (
+        asyncio.timeout(HANG_TIMEOUT_S),
+        Consumer(broker.servers_of("sasl"), **options) as consumer,
+    ):
+        consumer.assign([("other", 0), (topic, 0)])
+        assert [each.value for each in await _until_allowed(consumer)] == [b"o"]
+
+
+async def test_a_start_that_is_given_later_needs_no_committed_offset(
+    broker: Broker, topic: str
+) -> None:
+    rights = [allow("READ", "group", "g"), allow("READ", "topic", topic)]
+    await set_acls(broker, [*rights, allow("DESCRIBE", "group", "g", deny=True)])
+    async with (
+        asyncio.timeout(HANG_TIMEOUT_S),
+        Consumer(broker.servers_of("sasl"), group="g", **USER_OPTIONS) as consumer,
+    ):
+        consumer.assign([(topic, 0)])
+        consumer.assign([])
+        consumer.assign([(topic, 0)], start="earliest")
+        assert await consumer.position((topic, 0)) == 0
+        assert [each.value for each in await consumer.getmany(1)] == [b"v"]
+
+
 async def _until_allowed(consumer: Consumer[bytes, bytes]) -> list[Record[bytes, bytes]]:
     """What comes after the errors of a right that was missing until now."""
     while True:

@@ -26,6 +26,9 @@ from millrace.groups import CommitOutcome, CommittedOffset
 from millrace.records import TopicPartition
 from millrace_protocol.messages.list_offsets import EARLIEST, LATEST
 
+_Versions = dict[PartitionState, int]
+"""Partitions that are looked up. A position that the user changes has another version, and a
+partition that was given up and is read again has another state."""
 _RESETS = {"earliest": EARLIEST, "latest": LATEST, "error": None}
 
 
@@ -59,9 +62,12 @@ class GroupOffsets:
         self._counters = counters
         self._feed = feed
         self._wake_fetcher = wake_fetcher
-        self._looking_up: set[TopicPartition] = set()
+        self._looking_up: set[PartitionState] = set()
         self._looked_up = asyncio.Event()
-        self._to_look_up: list[list[TopicPartition]] = []
+        self._to_look_up: list[_Versions] = []
+        self._refused: _Versions = {}
+        """Those whose committed offsets the coordinator does not tell."""
+        self._refusals = 0
         self._wake = asyncio.Event()
         policy = config.auto_offset_reset
         self._reset = start_at if policy is None else _RESETS[policy]
@@ -74,9 +80,9 @@ class GroupOffsets:
         """Reads exactly these, without membership; new ones from the group's committed offsets."""
         new = [where for where in partitions if where not in self._positions]
         self._positions.assign([w for w in partitions if w in self._positions], None)
-        self._add(new)
+        versions = self._add(new)
         if new:
-            self._to_look_up.append(new)
+            self._to_look_up.append(versions)
             self._wake.set()
 
     async def begin(self, partitions: list[TopicPartition]) -> None:
@@ -84,8 +90,7 @@ class GroupOffsets:
 
         Where the group has committed nothing: where the consumer was told to begin.
         """
-        self._add(partitions)
-        await self._look_up(partitions)
+        await self._look_up(self._add(partitions))
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """From now on the records of partitions that were begun with are read."""
@@ -96,50 +101,87 @@ class GroupOffsets:
 
     def is_looking_up(self, where: TopicPartition) -> bool:
         """Whether the committed offset of a partition is not known yet."""
-        return where in self._looking_up
+        return where in self._positions and self._positions[where] in self._looking_up
 
     async def looked_up(self) -> None:
         """Returns when something was found out."""
         await self._looked_up.wait()
 
-    def _add(self, partitions: list[TopicPartition]) -> None:
+    def _add(self, partitions: list[TopicPartition]) -> _Versions:
         for where in partitions:
             self._positions.add([where], self._reset_of(where))
             self._positions.hold(self._positions[where], Hold.ASSIGNED)
-        self._looking_up.update(partitions)
+        added = [self._positions[where] for where in partitions]
+        self._looking_up.update(added)
+        return {state: state.version for state in added}
 
-    async def _look_up(self, partitions: list[TopicPartition]) -> None:
+    async def _look_up(self, versions: _Versions) -> None:
         """Asks for the committed offsets until the coordinator answers.
 
-        An error that no retry helps is raised to the user in place of the first record.
+        An error that no retry helps, such as a right that is missing, is raised to the user in
+        place of the first record, each time it asks for one, until the user or a later look-up says
+        where to begin. A partition that began elsewhere would skip or repeat records.
         """
+        to_ask = [versions]
+        refusals = 0
+        while to_ask:
+            asked = to_ask.pop()
+            found, failure = await self._ask(asked)
+            topics = sorted({state.where.topic for state in asked})
+            if failure is not None and len(topics) > 1:
+                # The error of one topic says nothing of the others.
+                to_ask += [{s: v for s, v in asked.items() if s.where.topic == t} for t in topics]
+                continue
+            refusals += failure is not None
+            for state, version in asked.items():
+                self._looking_up.discard(state)
+                is_read = state.where in self._positions and self._positions[state.where] is state
+                # Else it is not read any more, or begins where the user has said.
+                if is_read and state.version == version and state.position is None:
+                    self._begin_at(state, found.get(state.where), failure)
+            self._looked_up.set()
+            self._looked_up = asyncio.Event()
+        self._refusals = self._refusals + 1 if refusals else 0
+
+    async def _ask(
+        self, asked: _Versions
+    ) -> tuple[dict[TopicPartition, CommittedOffset | None], MillraceError | None]:
+        """What the group has committed, or why no retry helps."""
+        partitions = [state.where for state in asked]
         attempt = 0
-        failure: MillraceError | None = None
-        found: dict[TopicPartition, CommittedOffset | None] = {}
-        while not found:
+        while True:
             try:
                 found = await self.commits.fetch(
                     partitions, timeout_ms=self._config.request_timeout_ms
                 )
+                return found, None
             except MillraceError as error:
-                self._say_failed("the committed offsets of the group cannot be read", error)
+                if not self._refusals:
+                    self._say_failed("the committed offsets of the group cannot be read", error)
                 if not error.retriable:
-                    failure = again(error)
-                    break
-                await self._cluster.pause(attempt)
-                attempt += 1
-        for where in partitions:
-            self._looking_up.discard(where)
-            if where not in self._positions:
-                continue
-            state, committed = self._positions[where], found.get(where)
-            if committed is not None and state.position is None:
-                self._positions.seek(state, committed.offset)
-                state.epochs = ReadEpochs.committed(committed.leader_epoch, committed.offset)
-                self._committed[where] = committed.offset
-            state.error = failure
-        self._looked_up.set()
-        self._looked_up = asyncio.Event()
+                    return {}, again(error)
+            await self._cluster.pause(attempt)
+            attempt += 1
+
+    def _begin_at(
+        self,
+        state: PartitionState,
+        committed: CommittedOffset | None,
+        failure: MillraceError | None,
+    ) -> None:
+        if failure is not None:
+            state.no_start, state.reset = failure, None
+            self._refused[state] = state.version
+            self._wake.set()
+        elif committed is not None:
+            self._positions.seek(state, committed.offset)
+            state.epochs = ReadEpochs.committed(committed.leader_epoch, committed.offset)
+            self._committed[state.where] = committed.offset
+        elif state.no_start is not None:
+            state.no_start = None
+            reset = self._reset_of(state.where)
+            if reset is not None:
+                self._positions.reset(state, reset)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Other members have these partitions, and commit for them."""
@@ -219,10 +261,19 @@ class GroupOffsets:
         while True:
             self._wake.clear()
             while self._to_look_up:
-                partitions = self._to_look_up.pop(0)
-                await self._look_up(partitions)
-                self.release(partitions)
-            await self._wake.wait()
+                versions = self._to_look_up.pop(0)
+                await self._look_up(versions)
+                for state in versions:
+                    self._positions.release(state, Hold.ASSIGNED)
+                self._wake_fetcher()
+            pause_s = self._cluster.backoff_ms(self._refusals) / 1000
+            try:
+                async with asyncio.timeout(pause_s if self._refused else None):
+                    await self._wake.wait()
+            except TimeoutError:
+                refused, self._refused = self._refused, {}
+                await self._look_up(refused)
+                self._wake_fetcher()
 
     async def _commit_regularly(self) -> None:
         while True:

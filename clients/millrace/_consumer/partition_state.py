@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from millrace._consumer.read_epochs import NO_EPOCH, ReadEpochs
 from millrace._consumer.read_replica import ReadReplica
-from millrace.errors import MillraceError, NoCommittedOffset
+from millrace.errors import MillraceError, NoCommittedOffset, again
 from millrace.records import TopicPartition
 
 
@@ -38,7 +38,7 @@ class PartitionState:
     """One partition. `position` is the offset of the next record for the user, None until known.
 
     `reset` is the timestamp to look up (-2 earliest, -1 latest) while the position is not known;
-    None then means that only the user can say where to begin.
+    None then means that only the user can say where to begin, `no_start` why if that is no policy.
     `epochs` are those of the records before `fetch_offset`. Under leaders up to `valid_epoch` the
     log is known to have these records.
     `hot`: the next fetch may find something at once. `error` is raised to the user; `last_error`
@@ -57,6 +57,7 @@ class PartitionState:
         "hot",
         "in_flight",
         "last_error",
+        "no_start",
         "paused",
         "position",
         "replica",
@@ -73,6 +74,7 @@ class PartitionState:
         self.position: int | None = None
         self.fetch_offset = -1
         self.reset: int | None = None
+        self.no_start: MillraceError | None = None
         self.paused = False
         self.holds = Hold(0)
         self.hot = True
@@ -95,9 +97,11 @@ class PartitionState:
         return leader_epoch > self.valid_epoch and self.epochs.before(self.fetch_offset) != NO_EPOCH
 
 
-def no_committed_offset(where: TopicPartition) -> NoCommittedOffset:
-    """The error of a partition without a committed offset and without a reset policy."""
+def error_without_start(state: PartitionState) -> MillraceError:
+    """The error of a partition without a position and without a reset policy."""
+    if state.no_start is not None:
+        return again(state.no_start)
     return NoCommittedOffset(
-        f"{where}: the group has committed no offset, and auto_offset_reset is 'error': "
+        f"{state.where}: the group has committed no offset, and auto_offset_reset is 'error': "
         "seek to where it should begin, or choose 'earliest' or 'latest'"
     )

@@ -28,7 +28,7 @@ from millrace._consumer.partition_state import (
     Hold,
     PartitionState,
     Slice,
-    no_committed_offset,
+    error_without_start,
 )
 from millrace._consumer.read_epochs import NO_EPOCH, ReadEpochs
 from millrace.config import ConsumerConfig
@@ -221,7 +221,7 @@ class Positions:
                     plan.deadline_ms = state.retry_at_ms
                 continue
             if state.position is None and state.reset is None:
-                state.error = no_committed_offset(state.where)
+                state.error = error_without_start(state)
                 self._note_ready(state)
                 continue
             if state.position is not None and (

@@ -15,7 +15,7 @@ from millrace._cluster.offsets import list_offsets
 from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.fetcher import Fetcher
 from millrace._consumer.group_offsets import GroupOffsets
-from millrace._consumer.partition_state import PartitionState, no_committed_offset
+from millrace._consumer.partition_state import PartitionState, error_without_start
 from millrace._consumer.positions import Positions
 from millrace._kafka_methods import KafkaMethodHints
 from millrace._owner import Owner
@@ -87,7 +87,7 @@ class SeekableConsumer(KafkaMethodHints):
                 await self._group_offsets.looked_up()
                 continue
             if state.reset is None:
-                raise no_committed_offset(where)
+                raise error_without_start(state)
             answers = await list_offsets(
                 self._cluster, {where: state.reset}, timeout_ms=self._config.request_timeout_ms
             )

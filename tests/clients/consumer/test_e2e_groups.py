@@ -662,6 +662,18 @@ async def test_partitions_assigned_by_hand_commit_without_membership(broker: Bro
         assert await a.position(one) == 6
 
 
+async def test_a_seek_before_the_committed_offset_is_known_is_not_undone(broker: Broker) -> None:
+    await fill(broker, 20, topic="one")
+    one = TopicPartition("one", 0)
+    async with Consumer(broker.servers, **QUICK) as a:
+        a.assign([one])
+        assert (await a.commit({one: 5}))[one].is_committed
+    async with Consumer(broker.servers, **QUICK) as a:
+        a.assign([one])
+        a.seek_to_beginning(one)
+        assert (await a.getone()).offset == 0
+
+
 async def test_an_outsiders_commit_is_refused_while_the_group_has_members(
     broker: Broker, watch: Watch
 ) -> None:
