@@ -68,6 +68,11 @@ class PartitionQueue:
         """Whether nothing is left to send or to wait for."""
         return self.open is None and not self.waiting and not self.in_flight
 
+    @property
+    def has_unsent(self) -> bool:
+        """Whether there is a batch that is not in flight."""
+        return self.open is not None or bool(self.waiting)
+
     def batches(self) -> list[Batch]:
         """All batches, those in flight first; some of these may be settled already."""
         found = [*self.in_flight, *self.waiting]

@@ -143,7 +143,7 @@ class ProduceQueue:
         """Puts what one partition may send into the requests of its leader."""
         served = False
         place = 0
-        while queue.may_send(self._in_flight_max):
+        while queue.has_unsent and queue.may_send(self._in_flight_max):
             node_id = leader_of(queue.topic, queue.partition)
             if queue.is_paused(now_ms, node_id):
                 drained.by(queue.pause_until_ms)
