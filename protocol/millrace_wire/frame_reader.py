@@ -240,8 +240,7 @@ class FrameReader:
         if self._data is not self._scratch.data:
             return
         if self._start == self._end:
-            self._data, self._view = b"", _NO_BYTES
-            self._start = self._end = 0
+            self._forget_shared()
             return
         # Writable like the scratch: the receiver of a borrowed frame may write offsets into it.
         self._data = bytearray(self._view[self._start : self._end])

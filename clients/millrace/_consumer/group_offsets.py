@@ -173,12 +173,13 @@ class GroupOffsets:
             state.no_start, state.reset = failure, None
             self._refused[state] = state.version
             self._wake.set()
-        elif committed is not None:
+            return
+        was_refused, state.no_start = state.no_start is not None, None
+        if committed is not None:
             self._positions.seek(state, committed.offset)
             state.epochs = ReadEpochs.committed(committed.leader_epoch, committed.offset)
             self._committed[state.where] = committed.offset
-        elif state.no_start is not None:
-            state.no_start = None
+        elif was_refused:
             reset = self._reset_of(state.where)
             if reset is not None:
                 self._positions.reset(state, reset)

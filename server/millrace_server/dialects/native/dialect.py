@@ -166,10 +166,7 @@ class NativeSession:
         try:
             if self._context.sasl is not None and header.api not in BEFORE_LOGIN:
                 self._services.authentication.check_may_request(self._context)
-            route = self._routes.get((header.api, header.version))
-            if route is None:
-                raise _no_route(self._routes, header)
-            request_type, handle = route
+            request_type, handle = _route(self._routes, header)
             try:
                 message = decode(request_type, frame[header.body_position :], header.version)
             except WireError as error:
@@ -222,10 +219,7 @@ class NativeSession:
             if self._context.sasl is not None and header.api not in BEFORE_LOGIN:
                 self._services.authentication.check_may_request(self._context)
             await scheduler.yield_()
-            route = self._routes.get((header.api, header.version))
-            if route is None:
-                raise _no_route(self._routes, header)
-            request_type, handle = route
+            request_type, handle = _route(self._routes, header)
             decoder = Decoder(request_type, frame[header.body_position :], header.version)
             try:
                 while not decoder.step(CHUNK_ENTRIES):
@@ -294,15 +288,21 @@ class NativeSession:
         connection.abort(f"no frame of this protocol: {error}")
 
 
-def _no_route(routes: Routes, header: RequestHeader) -> ApiError:
-    """Why no handler takes a request: there is no such api, or not in this version."""
+def _route(routes: Routes, header: RequestHeader) -> tuple[type[Message], Handler]:
+    """The message and the handler of a request.
+
+    Raises `ApiError` when there is no such api, or not in this version.
+    """
+    route = routes.get((header.api, header.version))
+    if route is not None:
+        return route
     if not any(api == header.api for api, _ in routes):
-        return ApiError(
+        raise ApiError(
             ErrorCode.UNKNOWN_API,
             f"The broker has no api with key {header.api}; Hello lists the apis",
         )
     api = APIS[ApiKey(header.api)]
-    return ApiError(
+    raise ApiError(
         ErrorCode.UNSUPPORTED_VERSION,
         f"The broker has {api.name} in versions {api.min_version} to {api.max_version}, not in "
         f"{header.version}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from millrace_protocol.codec import Buffer, Encoder, encode_parts
 from millrace_protocol.messages.fetch import (
@@ -68,7 +69,7 @@ def _result(fetched: Fetched) -> FetchPartitionResult:
         fetched.log_start_offset,
         fetched.preferred_replica,
         # A slice of a file stands for its bytes, and is a part of the body as it is.
-        records,  # type: ignore[arg-type]
+        cast(memoryview, records),
     )
 
 
